@@ -1,0 +1,40 @@
+"""How a table of tags is to be read. Light on purpose: the command line imports it to print its help."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Reading the table of tags."""
+
+    images: str | None = None
+    """Folder in which the images lie; default: the folder of the table."""
+    zero: Literal["unknown", "negative"] = "unknown"
+    """What 0 means where each class has a column of its own, or each line a state."""
+    blank: Literal["unknown", "negative"] = "unknown"
+    """What an absent tag or an empty cell means: 'negative' says that the tags are complete."""
+    image_column: str | None = None
+    """Name of the column that holds the image; default: found by its name or its contents."""
+    tags_column: str | None = None
+    """Name of the column that holds the tags; default: found by its name."""
+    absent_column: str | None = None
+    """Name of the column that lists tags verified to be absent; default: found by its name."""
+    split_column: str | None = None
+    """Name of the column that says train, val or test; default: found by its name."""
+    separator: str | None = None
+    """What stands between two tags in a cell; default: found among ; | , and line breaks."""
+    aliases: str | None = None
+    """CSV file of two columns, alias and name: tags to be merged under one name."""
+    classes: str | None = None
+    """Text file with one class a line: exactly these classes in this order; another tag in the table is an error."""
+    unknown_tags: Literal["error", "ignore"] = "error"
+    """What to do with a tag that is not among the given classes."""
+    min_count: int = 1
+    """Leave out tags that fewer images than this carry."""
+    skip_missing: bool = False
+    """Leave out images that are not there, and count them, in place of stopping."""
+    skip_broken: bool = False
+    """Leave out images that cannot be decoded, and count them, in place of stopping."""
+    verify: bool = True
+    """Decode every image once (at reduced size) before anything starts."""
