@@ -147,9 +147,8 @@ class LabelTable:
             raise LabelError(f"{self.source} has no split column, so there is no part '{name}' in it.")
         table = self.select(np.array([split == name for split in self.splits], dtype=bool))
         if not len(table):
-            raise LabelError(
-                f"{self.source}: no image belongs to the split '{name}'; there are {and_more(sorted(set(self.splits)))}."
-            )
+            there_are = and_more(sorted(set(self.splits)))
+            raise LabelError(f"{self.source}: no image belongs to the split '{name}'; there are {there_are}.")
         return table
 
     def with_classes(self, classes: Sequence[str]) -> LabelTable:
@@ -209,8 +208,8 @@ class LabelTable:
     def with_known_ratio(self, ratio: float, seed: int = 0) -> LabelTable:
         """Hide labels: keep each one with probability ``ratio``, positives and negatives alike.
 
-        One uniform draw per (image, class) from numpy's legacy generator, row by row; a label stays known where its draw
-        is below the ratio, so that smaller ratios are nested in larger ones. Seed 0 over a table in annotation order is
+        One uniform draw per (image, class) from numpy's legacy generator, row by row; a label stays known where its
+        draw is below the ratio, so that smaller ratios are nested in larger ones. Seed 0 over a table in annotation order is
         the mask of the published benchmarks.
         """
         if not 0.0 <= ratio <= 1.0:
