@@ -127,17 +127,19 @@ class LabelTable:
     def states(self, rows: npt.ArrayLike | slice | None = None) -> States:
         """Dense states of the rows asked for (all, unless told)."""
         chosen = self.exceptions if rows is None else self.exceptions[rows]
-        return (chosen.toarray() + np.int8(self.blank)).astype(np.int8)
+        states: States = (chosen.toarray() + np.int8(self.blank)).astype(np.int8)
+        return states
 
     def select(self, rows: npt.ArrayLike) -> LabelTable:
         """Table of these rows, in this order."""
         index = np.asarray(rows)
         index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
+        listed: list[int] = index.tolist()
         return replace(
             self,
-            images=[self.images[i] for i in index],
+            images=[self.images[i] for i in listed],
             exceptions=self.exceptions[index],
-            splits=None if self.splits is None else [self.splits[i] for i in index],
+            splits=None if self.splits is None else [self.splits[i] for i in listed],
             lines=None if self.lines is None else self.lines[index],
         )
 
@@ -209,8 +211,8 @@ class LabelTable:
         """Hide labels: keep each one with probability ``ratio``, positives and negatives alike.
 
         One uniform draw per (image, class) from numpy's legacy generator, row by row; a label stays known where its
-        draw is below the ratio, so that smaller ratios are nested in larger ones. Seed 0 over a table in annotation order is
-        the mask of the published benchmarks.
+        draw is below the ratio, so that smaller ratios are nested in larger ones. Seed 0 over a table in annotation
+        order is the mask of the published benchmarks.
         """
         if not 0.0 <= ratio <= 1.0:
             raise LabelError(f"The known ratio is a share between 0 and 1, not {ratio}.")

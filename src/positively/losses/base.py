@@ -57,8 +57,12 @@ class LossModule(nn.Module):
 
     def forward(self, logits: Tensor, states: Tensor) -> Tensor:
         """Loss of ``logits`` (N×C) given ``states`` (N×C of +1, 0, −1): a scalar."""
-        return type(self).function(logits, states, **{name: getattr(self, name) for name in self._given})
+        return type(self).function(logits, states, **self.given())
+
+    def given(self) -> dict[str, Any]:
+        """Options that were given, with their values."""
+        return {name: getattr(self, name) for name in self._given}
 
     def extra_repr(self) -> str:
-        """Options that were given."""
-        return ", ".join(f"{name}={getattr(self, name)}" for name in self._given)
+        """Options that were given, for ``print``."""
+        return ", ".join(f"{name}={value}" for name, value in self.given().items())

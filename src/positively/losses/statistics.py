@@ -2,8 +2,8 @@
 
 The terms of a positive-unlabeled loss are statistics of the batch (a mean inside a logarithm, a standard deviation), so
 the average of two half-batch losses is not the loss of the batch. With ``statistics="global"`` every sum is reduced
-over the processes *with gradient*: each process then holds the loss of the whole batch, and the averaged gradients are those
-of one process that saw it all. ``"local"`` is what the reference code did.
+over the processes *with gradient*: each process then holds the loss of the whole batch, and the averaged gradients are
+those of one process that saw it all. ``"local"`` is what the reference code did.
 """
 
 from typing import Any, Literal
@@ -40,7 +40,7 @@ def batch_sum(values: Tensor, statistics: Statistics) -> Tensor:
     """Sum over the rows of the batch: N×C → C."""
     summed = values.sum(dim=0)
     if is_spread(statistics):
-        summed = _SumOverRanks.apply(summed)  # type: ignore[no-untyped-call]
+        summed = _SumOverRanks.apply(summed)
     return summed
 
 

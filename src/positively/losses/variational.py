@@ -12,6 +12,7 @@ scores rank images well but are no probabilities; thresholds have to be found on
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -90,7 +91,7 @@ def pu_mlc(
         tempered = logits / tau
     log_probability = logsigmoid(tempered)
 
-    unlabeled = ~positive if not positives_in_unlabeled else positive | True
+    unlabeled = torch.ones_like(positive) if positives_in_unlabeled else ~positive
     log_mean = batch_log_mean_exp(log_probability, unlabeled, statistics)
     rebalanced = (
         log_mean if rebalance_on == "tempered" else batch_log_mean_exp(logsigmoid(logits), unlabeled, statistics)

@@ -1,0 +1,20 @@
+"""Scores and label states in, numbers out. Unknown labels are never scored; every metric is a fraction in [0, 1]."""
+
+from positively.metrics.average_precision import average_precision, mean_average_precision
+from positively.metrics.curves import PrecisionRecallCurve, precision_recall_curve
+from positively.metrics.evaluation import Evaluation, OracleF1, evaluate, oracle_f1
+from positively.metrics.f1 import F1Scores, f1_scores, top_k_f1
+
+__all__ = [
+    "Evaluation",
+    "F1Scores",
+    "OracleF1",
+    "PrecisionRecallCurve",
+    "average_precision",
+    "evaluate",
+    "f1_scores",
+    "mean_average_precision",
+    "oracle_f1",
+    "precision_recall_curve",
+    "top_k_f1",
+]

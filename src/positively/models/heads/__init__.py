@@ -1,0 +1,22 @@
+"""Heads: feature map → logits. A new head is one file here and one line in the registry."""
+
+from typing import Any
+
+from positively.errors import ConfigError, and_more
+from positively.models.heads.linear import LinearHead
+
+HEADS = {"linear": LinearHead}
+
+
+def create_head(name: str, channels: int, classes: int, **options: Any) -> LinearHead:
+    """Build the head of this name for B×``channels``×H×W maps; ``options`` are the head's own.
+
+    >>> create_head("linear", channels=8, classes=3, pooling="mix").pooling
+    'mix'
+    """
+    if name not in HEADS:
+        raise ConfigError(f"There is no head {name!r}; there are {and_more(list(HEADS))}.")
+    return HEADS[name](channels, classes, **options)
+
+
+__all__ = ["HEADS", "LinearHead", "create_head"]

@@ -1,0 +1,39 @@
+"""Every method by its name. A new method is one file and one line here; the contract tests pick it up."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from positively.errors import ConfigError
+from positively.losses import LOSSES
+from positively.losses.base import options_of
+from positively.methods.base import Method, RiskMethod
+from positively.methods.pu_mlc import VariationalMethod
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "pu-mlc": partial(VariationalMethod, "pu-mlc"),
+    "vpu": partial(VariationalMethod, "vpu"),
+    "upu": partial(RiskMethod, "upu"),
+    "nnpu": partial(RiskMethod, "nnpu"),
+    "bce": partial(Method, "bce"),
+    "assume-negative": partial(Method, "assume-negative"),
+}
+
+
+def method_options(name: str) -> list[str]:
+    """Names of the options a method takes: its own and its loss's."""
+    if name not in METHODS:
+        raise ConfigError(f"There is no method '{name}'; there are {', '.join(METHODS)}.")
+    own = inspect.signature(METHODS[name]).parameters.values()
+    named = [p.name for p in own if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    return named + list(options_of(LOSSES[name].function))
+
+
+def create_method(name: str, **options: Any) -> Method:
+    """Make a method by its name; an option it does not have is an error that lists those it has."""
+    allowed = method_options(name)
+    for option in options:
+        if option not in allowed:
+            raise ConfigError(f"Method '{name}' has no option '{option}'; it has {', '.join(allowed)}.")
+    return METHODS[name](**options)

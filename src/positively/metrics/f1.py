@@ -1,0 +1,116 @@
+"""Precision, recall and F1: overall (every label counts the same) and per class (every class counts the same)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.errors import MetricError
+from positively.labels import POSITIVE, UNKNOWN, States
+from positively.metrics.average_precision import Flags, Scores, Values, as_floats, check_inputs, require_scorable
+
+
+@dataclass(frozen=True)
+class F1Scores:
+    """OP, OR, OF1, CP, CR and CF1 of the literature, as fractions."""
+
+    overall_precision: float
+    overall_recall: float
+    overall_f1: float
+    class_precision: float
+    class_recall: float
+    class_f1: float
+    """Harmonic mean of class precision and class recall, not the mean of the classes' F1."""
+
+
+def f1_scores(scores: npt.ArrayLike, states: npt.ArrayLike, thresholds: npt.ArrayLike = 0.5) -> F1Scores:
+    """F1 of the classes that reach their threshold, over the known labels.
+
+    Args:
+        scores: ``(N, C)`` numbers; array or tensor.
+        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        thresholds: one for all, or ``(C,)``; a class is predicted where its score is at least the threshold.
+
+    Returns:
+        The six fractions, over the classes that have a known positive and a known negative.
+
+    >>> f1_scores([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, 1], [-1, 1], [-1, -1]]).overall_f1.__round__(3)
+    0.667
+    """
+    checked_scores, checked_states = check_inputs(scores, states)
+    return f1_of_predictions(reaches_threshold(checked_scores, thresholds), checked_states)
+
+
+def top_k_f1(scores: npt.ArrayLike, states: npt.ArrayLike, k: int = 3) -> F1Scores:
+    """F1 when the ``k`` highest scores of each image are its predictions.
+
+    A tie goes to the class that comes first. An unknown label among the ``k`` takes a place but is not counted.
+
+    Args:
+        scores: ``(N, C)`` numbers; array or tensor.
+        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        k: predictions of an image; with ``k`` of C or more everything is predicted.
+
+    Returns:
+        The six fractions, over the classes that have a known positive and a known negative.
+
+    >>> top_k_f1([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, -1], [1, 1], [-1, 1]], k=1).overall_precision
+    1.0
+    """
+    checked_scores, checked_states = check_inputs(scores, states)
+    return f1_of_predictions(among_top(checked_scores, k), checked_states)
+
+
+def reaches_threshold(scores: Scores, thresholds: npt.ArrayLike) -> Flags:
+    """``(N, C)`` flags: the score is at least the threshold of its class."""
+    limits = as_floats(thresholds).astype(np.float64)
+    if limits.shape not in ((), (scores.shape[1],)):
+        raise MetricError(f"{scores.shape[1]} classes need one threshold, or one each; the shape is {limits.shape}.")
+    if np.isnan(limits).any():
+        raise MetricError(f"{int(np.isnan(limits).sum())} of {limits.size} thresholds are NaN.")
+    # One limit a class, always as an array: beside a plain number numpy would compare in the scores' own precision.
+    return np.asarray(scores >= np.broadcast_to(limits, scores.shape[1:]))
+
+
+def among_top(scores: Scores, k: int) -> Flags:
+    """``(N, C)`` flags: the score is one of the ``k`` highest of its image, ties going to the first classes."""
+    if k < 1:
+        raise MetricError(f"The top {k} scores of an image are no predictions; take k = 1 or more.")
+    classes = scores.shape[1]
+    if k >= classes:
+        return np.ones(scores.shape, dtype=np.bool_)
+    last = np.partition(scores, classes - k, axis=1)[:, classes - k, None]
+    above, tied = scores > last, scores == last
+    places_left = k - above.sum(axis=1, keepdims=True)
+    return np.asarray(above | (tied & (tied.cumsum(axis=1) <= places_left)))
+
+
+def f1_of_predictions(predicted: Flags, states: States) -> F1Scores:
+    """F1 of ``(N, C)`` predictions against checked states."""
+    scored = require_scorable(states)
+    positive = states == POSITIVE
+    correct = (predicted & positive).sum(axis=0)[scored]
+    chosen = (predicted & (states != UNKNOWN)).sum(axis=0)[scored]
+    values = f1_of_counts(correct, chosen, positive.sum(axis=0)[scored])
+    return F1Scores(*(float(value) for value in values))
+
+
+def f1_of_counts(correct: npt.NDArray[Any], predicted: npt.NDArray[Any], positive: npt.NDArray[Any]) -> list[Values]:
+    """OP, OR, OF1, CP, CR, CF1 from counts whose last axis is the classes; nothing predicted is a precision of 0."""
+    totals = [counts.sum(axis=-1) for counts in (correct, predicted, positive)]
+    overall = _share(totals[0], totals[1]), _share(totals[0], totals[2])
+    per_class = _share(correct, predicted).mean(axis=-1), _share(correct, positive).mean(axis=-1)
+    return [*overall, _harmonic_mean(*overall), *per_class, _harmonic_mean(*per_class)]
+
+
+def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> Values:
+    # The part of an empty whole is empty too, so that dividing by 1 gives the 0 that is meant.
+    return np.asarray(part / np.maximum(whole, 1), dtype=np.float64)
+
+
+def _harmonic_mean(first: Values, second: Values) -> Values:
+    total = first + second
+    return np.asarray(2.0 * first * second / np.where(total > 0.0, total, 1.0), dtype=np.float64)

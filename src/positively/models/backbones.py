@@ -1,0 +1,293 @@
+"""Backbones: any timm model, or a module of your own, as images → feature map."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import asdict
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import timm
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.models import PretrainedCfg
+from torch import Tensor, nn
+
+from positively.errors import ConfigError, WeightsError, and_more
+
+WAYS_OUT = (
+    "Pass --weights FILE (a .safetensors file of this timm model), or run once on a machine with network and copy its "
+    "Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), or pass --weights none to start from random "
+    "weights."
+)
+HOW_TO_CONVERT = (
+    "To convert one you trust: safetensors.torch.save_file(torch.load('weights.pth', weights_only=True), "
+    "'weights.safetensors')."
+)
+_SECONDS_TO_ANSWER = 10
+
+
+class Backbone(nn.Module):
+    """A network without its classifier.
+
+    Shapes: input B×3×H×W, normalised with ``mean`` and ``std``; output B×``channels``×H'×W', whatever the network
+    itself gives: maps that keep the channels last are turned, tokens lose their prefix and are laid out as a map
+    (square, else one column), and vectors become a 1×1 map.
+
+    Parameters that the feature map does not depend on (a norm inside timm's classifier) are frozen: they would never
+    see a gradient, which distributed training takes for an error.
+
+    Attributes:
+        network: The timm model, or the module given.
+        channels: Channels of the feature map, read from a forward pass.
+        mean: Channel means the images are normalised with.
+        std: Channel standard deviations the images are normalised with.
+        interpolation: How images were resized when the weights were made.
+        image_size: Side of the images in pixels.
+        name: What the backbone is called in messages and configurations.
+    """
+
+    def __init__(self, network: nn.Module, image_size: int = 224, name: str | None = None) -> None:
+        super().__init__()
+        self.network = network
+        self.name = name or type(network).__name__
+        self.image_size = image_size
+        config = _pretrained_config(network)
+        self.mean: tuple[float, ...] = tuple(config.get("mean", IMAGENET_DEFAULT_MEAN))
+        self.std: tuple[float, ...] = tuple(config.get("std", IMAGENET_DEFAULT_STD))
+        self.interpolation: str = config.get("interpolation", "bicubic")
+        self.channels = self._look_through()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the feature map B×C×H'×W' of images B×3×H×W."""
+        extract: Callable[[Tensor], Any] = getattr(self.network, "forward_features", self.network)
+        features = extract(images)
+        if not isinstance(features, Tensor) or features.ndim not in (2, 3, 4):
+            given = f"{features.ndim} dimensions" if isinstance(features, Tensor) else type(features).__name__
+            raise ConfigError(
+                f"Backbone {self.name!r} must give a map B×C×H×W, tokens B×T×C or vectors B×C, not {given}."
+            )
+        if features.ndim == 2:
+            return features[..., None, None]
+        if features.ndim == 4:
+            channels_last = getattr(self.network, "output_fmt", "NCHW") == "NHWC"
+            return features.permute(0, 3, 1, 2) if channels_last else features
+        tokens = features[:, self._prefix_tokens(features.shape[1]) :].transpose(1, 2)
+        batch, channels, positions = tokens.shape
+        side = isqrt(positions)
+        return tokens.reshape(batch, channels, *((side, side) if side**2 == positions else (positions, 1)))
+
+    def _prefix_tokens(self, tokens: int) -> int:
+        declared = getattr(self.network, "num_prefix_tokens", None)
+        if declared is None:  # XCiT, CaiT and VOLO have a class token and do not count it
+            one_too_many = isqrt(tokens) ** 2 != tokens and isqrt(tokens - 1) ** 2 == tokens - 1
+            declared = int(one_too_many and hasattr(self.network, "cls_token"))
+        return int(declared)
+
+    def _look_through(self) -> int:
+        """Send one empty image through: find the channels, and freeze the parameters it does not meet."""
+        example = next(self.network.parameters(), torch.zeros(()))
+        image = torch.zeros(1, 3, self.image_size, self.image_size, device=example.device, dtype=example.dtype)
+        modes = {module: module.training for module in self.network.modules()}
+        self.network.eval()
+        try:
+            with torch.enable_grad():  # only for the graph: no backward pass is run
+                feature_map = self(image)
+        except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as reason:
+            made_for = _pretrained_config(self.network).get("input_size")
+            fix = f" It was made for {made_for[-2]}×{made_for[-1]}." if made_for else ""
+            size = f"{self.image_size}×{self.image_size}"
+            raise ConfigError(
+                f"Backbone {self.name!r} cannot read images of {size}: {_short(reason)}.{fix}"
+            ) from reason
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+        met = _parameters_behind(feature_map)
+        for parameter in self.network.parameters():
+            if parameter.requires_grad and parameter not in met:
+                parameter.requires_grad_(False)
+        return int(feature_map.shape[1])
+
+
+def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", image_size: int = 224) -> Backbone:
+    """Build a backbone.
+
+    Args:
+        backbone: Name of a timm model, with or without a tag (``"resnet101"``, ``"resnet101.tv_in1k"``), or a module,
+            which is taken as it is.
+        weights: ``"pretrained"`` (timm's, from the Hugging Face hub or its cache), ``"none"`` (random) or a
+            ``.safetensors`` file with the names of the timm model. Pickled weights are never read. A module brings its
+            own weights: only a file changes them.
+        image_size: Side of the images in pixels.
+
+    Returns:
+        The backbone, with all its parameters learning.
+
+    Raises:
+        ConfigError: If there is no such model, or it cannot read images of this size.
+        WeightsError: If the weights cannot be had, or do not fit.
+    """
+    from_file = weights not in ("pretrained", "none")
+    if from_file and not weights.endswith(".safetensors"):
+        raise WeightsError(
+            f"Weights are 'pretrained', 'none' or a .safetensors file, not {weights!r}. Other files are pickled and "
+            f"could run code when loaded. {HOW_TO_CONVERT}"
+        )
+    if isinstance(backbone, nn.Module):
+        body = backbone if isinstance(backbone, Backbone) else Backbone(backbone, image_size)
+        if from_file:
+            load_weights(body.network, weights)
+        return body
+
+    config = _registered_config(backbone)
+    if weights == "pretrained":
+        # `custom_load` is for the npz files of other frameworks; the hub's safetensors have timm's own names.
+        overlay = {"file": _fetch_from_hub(backbone, config), "custom_load": False}
+        network = _create(backbone, config, image_size, pretrained=True, pretrained_cfg_overlay=overlay)
+    elif weights == "none":
+        network = _create(backbone, config, image_size)
+    else:
+        # A file has the positions of the model's own size: they are loaded as they are and resampled after.
+        network = _create(backbone, config, config.input_size[-1])
+        resample: Any = getattr(network, "set_input_size", None) if config.fixed_input_size else None
+        if resample is None:
+            network = _create(backbone, config, image_size)
+        load_weights(network, weights)
+        if resample is not None:
+            resample(img_size=image_size)
+    return Backbone(network, image_size, backbone)
+
+
+def load_weights(network: nn.Module, file: str) -> None:
+    """Load a ``.safetensors`` file into ``network``; every name and shape has to fit, but for timm's classifier.
+
+    Tensors take the dtype of the network's own.
+
+    Raises:
+        WeightsError: If the file is missing or broken, or has names or shapes that differ.
+    """
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise WeightsError(f"There is no weights file {file}.")
+    try:
+        given = load_file(path)
+    except (SafetensorError, OSError) as reason:
+        raise WeightsError(f"{file} cannot be read as safetensors: {_short(reason)}.") from reason
+    classifier = _pretrained_config(network).get("classifier") or ()
+    dropped = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
+    given = {name: tensor for name, tensor in given.items() if not name.startswith(dropped)}
+    wanted = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith(dropped)}
+    problems = {
+        "missing from the file": [name for name in wanted if name not in given],
+        "unknown to the network": [name for name in given if name not in wanted],
+        "of another shape": [
+            f"{name} ({_shape(given[name])} in the file, {_shape(tensor)} in the network)"
+            for name, tensor in wanted.items()
+            if name in given and given[name].shape != tensor.shape
+        ],
+    }
+    told = "; ".join(f"{len(names)} {what}: {and_more(names, 3)}" for what, names in problems.items() if names)
+    if told:
+        raise WeightsError(
+            f"{file} does not fit {type(network).__name__}. Tensors {told}. The file must hold the weights of exactly "
+            "this timm model."
+        )
+    network.load_state_dict(given, strict=False)
+
+
+def _registered_config(name: str) -> PretrainedCfg:
+    try:
+        if not timm.is_model(name):
+            raise RuntimeError("unknown architecture")
+        return timm.get_pretrained_cfg(name) or PretrainedCfg()
+    except RuntimeError as reason:  # also raised for a tag that does not exist
+        names = timm.list_models() + (timm.list_pretrained() if "." in name else [])
+        near = difflib.get_close_matches(name, names, n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "timm.list_models() lists them all."
+        raise ConfigError(f"timm has no model {name!r}. {hint}") from reason
+
+
+def _create(name: str, config: PretrainedCfg, image_size: int, **options: Any) -> nn.Module:
+    if config.fixed_input_size and config.input_size[-1] != image_size:
+        options["img_size"] = image_size
+    try:
+        network: nn.Module = timm.create_model(name, num_classes=0, **options)
+    except OSError as reason:
+        raise WeightsError(f"The weights of {name!r} cannot be read: {_short(reason)}. {WAYS_OUT}") from reason
+    except (TypeError, AssertionError, ValueError, RuntimeError) as reason:
+        if "img_size" not in options:
+            raise
+        own = config.input_size[-1]
+        raise ConfigError(
+            f"Backbone {name!r} cannot be built for images of {image_size}×{image_size}: {_short(reason)}. "
+            f"It was made for {own}×{own}."
+        ) from reason
+    return network
+
+
+def _fetch_from_hub(name: str, config: PretrainedCfg) -> str:
+    """Path of timm's safetensors file for this model, from the cache if it is there, else from the hub.
+
+    timm would do this by itself, but falls back on pickle, and tries for a minute where there is no network.
+    """
+    if not config.has_weights:
+        raise WeightsError(
+            f"timm has no pretrained weights for {name!r}. Take another backbone, pass --weights FILE (a .safetensors "
+            "file), or pass --weights none to start from random weights."
+        )
+    if not config.hf_hub_id:
+        raise WeightsError(
+            f"timm has the weights of {name!r} only as a file that could run code when loaded ({config.url}). "
+            f"Convert it, then pass --weights FILE. {HOW_TO_CONVERT}"
+        )
+    repository, _, revision = config.hf_hub_id.partition("@")
+    place: dict[str, Any] = {"repo_id": repository, "filename": "model.safetensors", "revision": revision or None}
+    try:
+        cached = huggingface_hub.try_to_load_from_cache(**place)
+        if isinstance(cached, str):
+            return cached
+        # One question without retries, so that a machine without network hears about it in seconds.
+        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(**place), timeout=_SECONDS_TO_ANSWER)
+        return str(huggingface_hub.hf_hub_download(**place))
+    except Exception as reason:  # every version of the hub's client has an exception tree of its own
+        raise WeightsError(
+            f"The pretrained weights of {name!r} cannot be fetched from the Hugging Face hub ({_short(reason)}). "
+            f"{WAYS_OUT}"
+        ) from reason
+
+
+def _pretrained_config(network: nn.Module) -> dict[str, Any]:
+    config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None) or {}
+    return asdict(config) if isinstance(config, PretrainedCfg) else dict(config)
+
+
+def _parameters_behind(output: Tensor) -> set[Tensor]:
+    """Parameters that ``output`` depends on, read off the autograd graph."""
+    met: set[Tensor] = set()
+    seen: set[Any] = set()
+    waiting: list[Any] = [output.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            met.add(node.variable)
+        waiting.extend(following for following, _ in node.next_functions)
+    return met
+
+
+def _shape(tensor: Tensor) -> str:
+    return "×".join(str(size) for size in tensor.shape) or "scalar"
+
+
+def _short(reason: BaseException) -> str:
+    """First line of an error, without the stop."""
+    lines = str(reason).strip().splitlines()
+    return lines[0].rstrip(".:") if lines else type(reason).__name__

@@ -1,0 +1,170 @@
+"""A trained run → scores and tags of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from positively.data.images import find_broken
+from positively.data.loading import Images
+from positively.data.overlap import image_hashes, refuse_known
+from positively.data.transforms import ImageTransform
+from positively.errors import ImageError, MetricError, RunError, and_more
+from positively.labels import LabelTable
+from positively.metrics import Evaluation, evaluate
+from positively.models import Classifier
+from positively.training.run_folder import RunFolder
+from positively.training.saving import load_facts, load_model
+from positively.training.score import score, sigmoid
+
+_IMAGE_ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".heic", ".heif", ".avif"}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Tags of one image, best first, with their scores."""
+
+    image: str
+    tags: dict[str, float]
+    error: str | None = None
+    """Why the image could not be read, if broken images are skipped."""
+
+
+class Run:
+    """A finished run, loaded when it is first used.
+
+    >>> Run("runs/none-such").classes
+    Traceback (most recent call last):
+    positively.errors.RunError: There is no run folder runs/none-such.
+    """
+
+    def __init__(self, path: str | Path, backbone: nn.Module | None = None, device: str | None = None) -> None:
+        self.folder = RunFolder(path)
+        self._backbone = backbone
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder.path)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Content of config.json."""
+        return load_facts(self.folder)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the model's order."""
+        classes: list[str] = self.facts["classes"]
+        return classes
+
+    @cached_property
+    def thresholds(self) -> npt.NDArray[np.float64]:
+        """Score from which on a class is predicted."""
+        return self.folder.read_thresholds(self.classes)
+
+    @cached_property
+    def model(self) -> Classifier:
+        """The network, ready for use."""
+        return load_model(self.folder, self.facts, self._backbone).to(self.device)
+
+    def scores(
+        self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Scores N×C of a table's images, in the model's order of classes."""
+        transform = ImageTransform(self.model.backbone.image_size, self.model.backbone.interpolation)
+        samples = Images(table.with_classes(self.classes), transform)
+        return sigmoid(score(self.model, samples, device=self.device, workers=workers, progress=progress))
+
+    def evaluate(
+        self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
+    ) -> Evaluation:
+        """Metrics on a table whose images the run has not seen; unknown labels are never scored."""
+        missing = [name for name in table.classes if name not in set(self.classes)]
+        if missing:
+            raise RunError(f"{table.source} has classes the run does not know: {and_more(missing)}.")
+        if not table.has_negatives:
+            raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
+        self._refuse_overlap(table)
+        scores = self.scores(table, workers=workers, progress=progress)
+        return evaluate(scores, table.with_classes(self.classes).states(), self.classes, self.thresholds)
+
+    def _refuse_overlap(self, table: LabelTable) -> None:
+        seen = {code: ("the training table", image) for code, image in self.folder.read_images().items()}
+        refuse_known(dict(zip(image_hashes(table), table.images, strict=True)), seen, table.source)
+
+    def predict(
+        self,
+        images: Sequence[str | Path],
+        *,
+        top: int | None = None,
+        skip_broken: bool = False,
+        workers: int = 0,
+        batch_size: int = 64,
+    ) -> list[Prediction]:
+        """Tags of images: those whose score reaches their threshold, or the ``top`` best, best first."""
+        predictions = self.stream(images, top=top, skip_broken=skip_broken, workers=workers, batch_size=batch_size)
+        return list(predictions)
+
+    def stream(
+        self,
+        images: Iterable[str | Path],
+        *,
+        top: int | None = None,
+        skip_broken: bool = False,
+        workers: int = 0,
+        batch_size: int = 64,
+    ) -> Iterator[Prediction]:
+        """As :meth:`predict`, one after the other, for any number of images."""
+        chunk: list[str] = []
+        chunk_size = batch_size * 16
+        for image in images:
+            chunk.append(str(image))
+            if len(chunk) == chunk_size:
+                yield from self._predict(chunk, top, skip_broken, workers)
+                chunk = []
+        if chunk:
+            yield from self._predict(chunk, top, skip_broken, workers)
+
+    def _predict(self, images: list[str], top: int | None, skip_broken: bool, workers: int) -> Iterator[Prediction]:
+        broken = find_broken([Path(image) for image in images])
+        if broken and not skip_broken:
+            first = next(iter(broken))
+            more = f" ({len(broken) - 1} more like this)" if len(broken) > 1 else ""
+            raise ImageError(f"{images[first]}: {broken[first]}{more}. Mend it, or pass --skip-broken.")
+        good = [image for row, image in enumerate(images) if row not in broken]
+        table = LabelTable.from_positives(good, self.classes, [[] for _ in good])
+        scores = iter(self.scores(table, workers=workers))
+        for row, image in enumerate(images):
+            if row in broken:
+                yield Prediction(image, {}, broken[row])
+                continue
+            values = next(scores)
+            order = np.argsort(-values, kind="stable")
+            chosen = order[:top] if top is not None else order[values[order] >= self.thresholds[order]]
+            yield Prediction(image, {self.classes[c]: float(values[c]) for c in chosen})
+
+
+def find_images(places: Sequence[str | Path]) -> list[str]:
+    """Image files named one by one, or lying anywhere under the folders named."""
+    found: list[str] = []
+    for place in map(Path, places):
+        if place.is_dir():
+            found += sorted(str(p) for p in place.rglob("*") if p.suffix.lower() in _IMAGE_ENDINGS)
+        elif place.exists():
+            found.append(str(place))
+        else:
+            raise ImageError(f"{place}: no such file or folder.")
+    return found

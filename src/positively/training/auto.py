@@ -1,0 +1,74 @@
+"""What 'auto' means: every choice left open, made from the table, the machine and the depth, and said aloud."""
+
+import os
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import torch
+
+from positively.errors import ConfigError
+from positively.labels import LabelTable
+from positively.methods import Depth, Method
+from positively.training.config import TrainConfig
+from positively.training.runtime import precision_for
+
+T = TypeVar("T")
+
+_EPOCHS = {"probe": 30, "finetune": 20}
+_BATCH = {"probe": 256, "finetune": 64}
+_RATE = {"probe": 1e-3, "finetune": 1e-4}
+
+
+def resolve(config: TrainConfig, table: LabelTable, method: Method, device: torch.device) -> TrainConfig:
+    """Fill in everything that was left open."""
+    on_gpu = device.type != "cpu"
+    depth: Depth = config.depth if config.depth != "auto" else ("finetune" if on_gpu else "probe")
+    if depth == "probe" and config.weights == "none":
+        raise ConfigError(
+            "Depth 'probe' keeps the backbone as it is, and with --weights none it would be random. "
+            "Pass --depth finetune, or pretrained weights."
+        )
+    if depth == "probe" and config.lgconv:
+        raise ConfigError("LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass --depth finetune.")
+    random_start = config.weights == "none"
+    return replace(
+        config,
+        depth=depth,
+        backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
+        image_size=config.image_size or (448 if on_gpu else 224),
+        freeze_batchnorm=_default(config.freeze_batchnorm, not random_start),
+        start=_pick(config.start, method.start(depth)),
+        epochs=_default(config.epochs, _EPOCHS[depth]),
+        batch_size=_default(config.batch_size, _BATCH[depth]),
+        lr=_default(config.lr, 1e-3 if random_start else _RATE[depth]),
+        ema=_default(config.ema, 0.0 if depth == "probe" else 0.9997),
+        augment=_pick(config.augment, "none" if depth == "probe" else "crop"),
+        precision=_pick(config.precision, precision_for(device.type)),
+        workers=_default(config.workers, _workers(on_gpu, len(table))),
+    )
+
+
+def choices(before: TrainConfig, after: TrainConfig) -> str:
+    """One line that says what was chosen: ``depth probe, backbone …``."""
+    said = []
+    for field in fields(before):
+        chosen = getattr(after, field.name)
+        if getattr(before, field.name) in (None, "auto") and chosen not in (None, "auto"):
+            said.append(f"{field.name} {chosen:g}" if isinstance(chosen, float) else f"{field.name} {chosen}")
+    return ", ".join(said)
+
+
+def _pick(value: Any, otherwise: Any) -> Any:
+    return otherwise if value == "auto" else value
+
+
+def _default(value: T | None, otherwise: T) -> T:
+    return otherwise if value is None else value
+
+
+def _workers(on_gpu: bool, images: int) -> int:
+    """A CPU that trains needs its cores: a worker that takes one of two makes the other wait at every layer."""
+    cores = os.cpu_count() or 1
+    if images < 1000:  # starting workers costs more than reading a small table
+        return 0
+    return min(cores, 8) if on_gpu else min(cores // 4, 8)

@@ -1,0 +1,118 @@
+"""Everything a training can be told. Light on purpose: the command line imports it to print its help.
+
+A value of None (or "auto") is chosen by :func:`positively.training.auto.resolve`, which prints what it chose; the run
+folder's config.yaml holds what was chosen, so that it can be passed back as ``--config``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass
+class ModelOptions:
+    """The network."""
+
+    backbone: str = "auto"
+    """Name of a timm model, CNN or ViT."""
+    weights: str = "pretrained"
+    """'pretrained' (timm's hub), a .safetensors file, or 'none' for random weights."""
+    image_size: int | None = None
+    """Pixels a side that the network sees."""
+    depth: Literal["auto", "probe", "finetune"] = "auto"
+    """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'finetune' trains the network."""
+    pooling: Literal["average", "max", "mix"] = "average"
+    """How the head pools the feature map."""
+    lgconv: bool = False
+    """Add a global branch to every 3×3 convolution (the paper's local-global convolution)."""
+    learn_stages: int | None = None
+    """With 'finetune': how many of the last stages learn; default: all."""
+    freeze_batchnorm: bool | None = None
+    """Keep batch-norm statistics as they were pretrained; default: yes, unless the weights are random."""
+
+
+@dataclass
+class MethodOptions:
+    """The method."""
+
+    method: str = "pu-mlc"
+    """pu-mlc, vpu, upu, nnpu, bce (known labels only) or assume-negative (unknown labels called negative)."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them."""
+    start: Literal["auto", "usual", "prior"] = "auto"
+    """Start of the head: random weights ('usual'), or zero weights with biases at the class frequencies ('prior')."""
+    known_ratio: float = 1.0
+    """Hide labels at random but for this share, for experiments on complete tables."""
+    positives_only: bool = False
+    """Forget all negative labels before training, for experiments on complete tables."""
+
+
+@dataclass
+class LearningOptions:
+    """Learning."""
+
+    epochs: int | None = None
+    """Epochs the schedule is made for."""
+    stop_epoch: int | None = None
+    """Stop after this epoch, before the schedule ends (the paper's recipe does)."""
+    batch_size: int | None = None
+    """Images in a step, over all devices."""
+    lr: float | None = None
+    """Highest learning rate."""
+    weight_decay: float = 1e-4
+    """Weight decay (biases and norms have none)."""
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    """AdamW, or Adam with L2 as in the reference."""
+    schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"
+    """Course of the learning rate."""
+    warmup: float = 0.2
+    """Share of the schedule in which the learning rate rises."""
+    ema: float | None = None
+    """Decay of the averaged weights, which are then the ones saved; 0 turns averaging off."""
+    clip_norm: float | None = None
+    """Largest norm of the gradient."""
+    augment: Literal["auto", "none", "flip", "crop"] = "auto"
+    """Random changes of training images: 'flip', 'crop' (the paper's: five crop sizes, and flip), or 'none'."""
+    holdout: float = 0.1
+    """Share of the training images kept aside to find thresholds and watch progress (a 'val' split is used first)."""
+    seed: int = 0
+    """Seed of everything random."""
+
+
+@dataclass
+class RuntimeOptions:
+    """The run."""
+
+    out: str | None = None
+    """Run folder; default: runs/<table>-<method>, numbered."""
+    resume: Literal["never", "auto"] = "never"
+    """'auto' goes on from the run folder's last checkpoint if there is one."""
+    accelerator: str = "auto"
+    """cpu, cuda, mps or auto."""
+    devices: int | Literal["auto"] = "auto"
+    """Number of devices (processes); 'auto': all GPUs, or one CPU process."""
+    nodes: int = 1
+    """Number of machines."""
+    precision: Literal["auto", "32-true", "16-mixed", "bf16-mixed", "64-true"] = "auto"
+    """Number format; 'auto': bf16-mixed on GPUs that have it, 16-mixed on others, 32-true on a CPU."""
+    workers: int | None = None
+    """Processes that read images; default: one a core up to eight, fewer where the CPU itself trains."""
+    features: str | None = None
+    """Folder of kept features; default: the user's cache."""
+    checkpoint_minutes: float = 10.0
+    """Time between checkpoints inside an epoch; one is written after each epoch in any case."""
+
+
+@dataclass
+class TrainConfig(ModelOptions, MethodOptions, LearningOptions, RuntimeOptions):
+    """Everything together, flat."""
+
+
+GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions)
+"""The parts of :class:`TrainConfig`, in the order the help shows them."""
+
+NOT_PART_OF_THE_RESULT = frozenset(
+    {"out", "resume", "accelerator", "devices", "nodes", "workers", "features", "checkpoint_minutes", "stop_epoch"}
+)
+"""Options that may differ when a run is resumed."""

@@ -1,0 +1,169 @@
+"""A whole training: table → network → loop → run folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from positively.calibration import choose_thresholds
+from positively.data.loading import Features, Images
+from positively.data.overlap import image_hashes
+from positively.data.transforms import ImageTransform
+from positively.errors import ConfigError, TableError
+from positively.features import extract
+from positively.labels import POSITIVE, LabelTable
+from positively.methods import Method, Start, create_method
+from positively.models import Classifier, create_classifier
+from positively.training.auto import choices, resolve
+from positively.training.config import TrainConfig
+from positively.training.holdout import split_holdout
+from positively.training.loop import Loop
+from positively.training.run_folder import RunFolder
+from positively.training.runtime import launch
+from positively.training.saving import save_model, write_card
+from positively.training.score import sigmoid
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def train(
+    table: LabelTable,
+    config: TrainConfig,
+    *,
+    backbone: nn.Module | None = None,
+    fabric: Fabric | None = None,
+    reading: dict[str, Any] | None = None,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Train a classifier and return its run folder.
+
+    Args:
+        table: Tags of the training images.
+        config: What to do; everything left open is chosen and said.
+        backbone: A module in place of a timm model's name.
+        fabric: A running engine; one is launched if none is given.
+        reading: How the table was read, to stand in config.yaml.
+        say: Where to print what was chosen.
+    """
+    fabric = fabric or launch(config)
+    speak = say if fabric.is_global_zero else lambda line: None
+    method = create_method(config.method, **config.options)
+    asked, config = config, resolve(config, table, method, fabric.device)
+    speak(f"Chosen: {choices(asked, config)}.")
+
+    name = f"{Path(table.source).stem}-{config.method}"
+    resume = config.resume == "auto"
+    place = str(RunFolder.open(config.out, name, resume).path) if fabric.is_global_zero else ""
+    folder = RunFolder(fabric.broadcast(place))
+    learning, aside = _tables(table, config, method, speak)
+    if fabric.is_global_zero and not (resume and folder.config.exists()):
+        folder.write_config(config, reading or {})
+
+    classifier = _classifier(config, learning, backbone)
+    samples, samples_aside = _samples(config, classifier, learning, aside, fabric, speak)
+    loop = Loop(fabric, config, method, classifier, samples, samples_aside, folder)
+    loop.restore(speak)
+    loop.run()
+    if fabric.is_global_zero:
+        hashes = image_hashes(learning), image_hashes(aside)
+        folder.write_images(
+            {image: (h, "train") for image, h in zip(learning.images, hashes[0], strict=True)}
+            | {image: (h, "holdout") for image, h in zip(aside.images, hashes[1], strict=True)}
+        )
+
+    judged = samples_aside if len(aside) else samples
+    logits = loop.score(judged)
+    if fabric.is_global_zero:
+        folder.write_thresholds(table.classes, choose_thresholds(sigmoid(logits), judged.table.states()))
+        labels = f"{learning.total(POSITIVE):,} positive labels of {len(table.classes)} classes"
+        write_card(folder, config, f"{len(learning):,} images with {labels}", loop.history)
+        save_model(folder, classifier, table.classes, config)
+        speak(f"The run is in {folder.path}.")
+    fabric.barrier()
+    return folder.path
+
+
+def _tables(
+    table: LabelTable, config: TrainConfig, method: Method, speak: Callable[[str], None]
+) -> tuple[LabelTable, LabelTable]:
+    """Hide what the experiment hides, and keep a part aside."""
+    if config.known_ratio < 1.0:
+        table = table.with_known_ratio(config.known_ratio, config.seed)
+    if config.positives_only:
+        table = table.positives_only()
+    if method.uses_negatives and not table.has_negatives:
+        raise ConfigError(
+            f"Method '{config.method}' learns from known negatives, and {table.source} has none. If its tags are "
+            "complete, pass --blank negative; otherwise take --method pu-mlc."
+        )
+    if table.has_negatives and not method.uses_negatives:
+        speak(f"Method '{config.method}' learns from positive labels alone; the known negatives serve thresholds only.")
+    learning, aside = split_holdout(table, config.holdout, config.seed)
+    if not learning.total(POSITIVE):
+        raise TableError(f"{table.source}: none of the {len(learning)} training images carries a tag.")
+    speak(
+        f"Learning from {len(learning):,} images, {learning.total(POSITIVE):,} positive labels; "
+        f"{len(aside):,} images kept aside."
+    )
+    return learning, aside
+
+
+def _classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module | None) -> Classifier:
+    """Build the network; its random weights are a function of the seed."""
+    torch.manual_seed(config.seed)
+    classifier = create_classifier(
+        backbone if backbone is not None else config.backbone,
+        classes=len(table.classes),
+        weights=config.weights,
+        image_size=config.image_size or 224,
+        pooling=config.pooling,
+        lgconv=config.lgconv,
+        learn_stages=0 if config.depth == "probe" else config.learn_stages,
+        frozen_statistics=bool(config.freeze_batchnorm),
+    )
+    start: Start = "prior" if config.start == "prior" else "usual"
+    classifier.head.start(start, torch.from_numpy(table.frequencies()))
+    return classifier
+
+
+def _samples(
+    config: TrainConfig,
+    classifier: Classifier,
+    learning: LabelTable,
+    aside: LabelTable,
+    fabric: Fabric,
+    speak: Callable[[str], None],
+) -> tuple[Images | Features, Images | Features]:
+    """What the network sees: images, or at depth 'probe' the features of a backbone that stays as it is."""
+    backbone = classifier.backbone
+    augment = "none" if config.augment == "auto" else config.augment
+    if config.depth != "probe":
+        learn = ImageTransform(backbone.image_size, backbone.interpolation, augment)
+        plain = ImageTransform(backbone.image_size, backbone.interpolation)
+        return Images(learning, learn, config.seed), Images(aside, plain)
+
+    transform = ImageTransform(backbone.image_size, backbone.interpolation)
+    store = Path(config.features) if config.features else None
+    last = time.perf_counter()
+
+    def progress(done: int, todo: int) -> None:
+        nonlocal last
+        if time.perf_counter() - last > 10 or done == todo:
+            last = time.perf_counter()
+            speak(f"Features: {done:,} of {todo:,} images.")
+
+    classifier.to(fabric.device)
+    kept = []
+    for part in (learning, aside):
+        # The first process computes what is missing, the others find it on disk.
+        if fabric.is_global_zero:
+            extract(classifier, part, transform, store=store, workers=config.workers or 0, progress=progress)
+        fabric.barrier()
+        kept.append(Features(part, extract(classifier, part, transform, store=store)))
+    return kept[0], kept[1]

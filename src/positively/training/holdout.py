@@ -1,0 +1,49 @@
+"""The part of the training table that is kept aside, and what is read off it."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from positively.errors import MetricError
+from positively.labels import LabelTable
+from positively.losses import vpu
+from positively.metrics import mean_average_precision
+from positively.training.score import Logits, sigmoid
+
+_FEWEST_IMAGES = 20
+
+
+def split_holdout(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, LabelTable]:
+    """Images to learn from, and images kept aside.
+
+    A split column is obeyed: 'train' (or no word) learns, 'val' is kept aside, 'test' is neither. Otherwise a seeded
+    share of the table is kept aside. A table too small to share keeps nothing aside: thresholds then come from the
+    images it learned from.
+    """
+    if table.splits is not None:
+        splits = np.array(table.splits)
+        learning, aside = table.select(np.isin(splits, ("train", ""))), table.select(splits == "val")
+        if len(aside):
+            return learning, aside
+        table = learning
+    count = round(share * len(table))
+    if len(table) < _FEWEST_IMAGES or count == 0:
+        return table, table.select([])
+    order = np.random.default_rng([seed, 0x686F6C64]).permutation(len(table))
+    return table.select(np.sort(order[count:])), table.select(np.sort(order[:count]))
+
+
+def criteria(logits: Logits, states: npt.NDArray[np.int8]) -> dict[str, float]:
+    """How good the scores are on the images kept aside.
+
+    ``holdout_pu`` needs positives only: vPU's loss, mean over the classes, lower is better (its authors choose models
+    by it). ``holdout_map`` is there where negatives are known.
+    """
+    loss = vpu(torch.from_numpy(logits), torch.from_numpy(states), class_reduction="mean", statistics="local")
+    result = {"holdout_pu": loss.item()}
+    if (states == -1).any():
+        try:
+            result["holdout_map"] = mean_average_precision(sigmoid(logits), states)
+        except MetricError:
+            result["holdout_map"] = float("nan")
+    return result

@@ -1,0 +1,36 @@
+"""Optimizer and learning-rate schedule from the configuration."""
+
+import math
+
+from torch import nn
+from torch.optim import Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
+
+from positively.training.config import TrainConfig
+
+
+def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
+    """Adam or AdamW over what learns; vectors (biases, norms) carry no weight decay."""
+    learning = [p for p in network.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in learning if p.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    kind = AdamW if config.optimizer == "adamw" else Adam
+    return kind([group for group in groups if group["params"]], lr=config.lr or 0.0)
+
+
+def make_schedule(optimizer: Optimizer, config: TrainConfig, steps: int) -> LRScheduler:
+    """Learning rate over ``steps`` steps. One-cycle also cycles Adam's momentum, as in the reference."""
+    if config.schedule == "onecycle" and steps > 1:
+        return OneCycleLR(optimizer, max_lr=config.lr or 0.0, total_steps=steps, pct_start=config.warmup)
+    rising = max(1, round(config.warmup * steps))
+
+    def factor(step: int) -> float:
+        if config.schedule == "constant":
+            return 1.0
+        if step < rising:
+            return (step + 1) / rising
+        return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))
+
+    return LambdaLR(optimizer, factor)

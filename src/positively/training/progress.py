@@ -1,0 +1,77 @@
+"""What a person sees while it trains: a bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+_LINE_SECONDS = 30.0
+_BAR_SECONDS = 0.2
+
+
+class TrainingProgress:
+    """Loss parts, images a second and time left, over all steps of a run; silent on all processes but the first."""
+
+    def __init__(self, steps: int, done: int, visible: bool = True) -> None:
+        self.visible, self.total, self.done = visible, steps, done
+        self.console = Console(stderr=True)
+        self._began = self._last = time.perf_counter()
+        self._images = 0
+        self._bar: Progress | None = None
+        if visible and self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self._task = self._bar.add_task("training", total=steps, completed=done, state="")
+
+    def __enter__(self) -> TrainingProgress:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    @property
+    def images_per_second(self) -> float:
+        """Mean speed of this process's run so far."""
+        return self._images / max(time.perf_counter() - self._began, 1e-9)
+
+    def is_due(self) -> bool:
+        """Whether it is time to show something: reading a loss off a GPU makes it wait, so not at every step."""
+        return self.visible and time.perf_counter() - self._last > (_BAR_SECONDS if self._bar else _LINE_SECONDS)
+
+    def step(self, images: int) -> None:
+        """Count one step."""
+        self.done += 1
+        self._images += images
+
+    def show(self, where: str, parts: dict[str, float]) -> None:
+        """Show where the run is."""
+        self._last = time.perf_counter()
+        state = f"{describe(parts)}  {self.images_per_second:.0f} img/s"
+        if self._bar:
+            self._bar.update(self._task, completed=self.done, description=where, state=state)
+        else:
+            left = (self._last - self._began) / max(self.done, 1) * (self.total - self.done)
+            self.say(f"{where}: {state}  {left / 60:.1f} min left")
+
+    def say(self, line: str) -> None:
+        """Write a line that stays."""
+        if not self.visible:
+            return
+        if self._bar:
+            self._bar.console.print(line, highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+
+def describe(parts: dict[str, float]) -> str:
+    """``variational -1.234  consistency 0.567``."""
+    return "  ".join(f"{name} {value:.3f}" for name, value in parts.items())

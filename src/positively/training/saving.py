@@ -1,0 +1,97 @@
+"""The model for use: weights as safetensors, and the few facts needed to build the network again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import positively
+from positively.errors import RunError
+from positively.files import write_json, write_text, write_with
+from positively.models import Classifier, create_classifier
+from positively.training.config import TrainConfig
+from positively.training.run_folder import FORMAT, RunFolder
+
+
+def save_model(folder: RunFolder, classifier: Classifier, classes: tuple[str, ...], config: TrainConfig) -> None:
+    """Write model.safetensors and config.json."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in classifier.state_dict().items()}
+    write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
+    backbone = classifier.backbone
+    facts = {
+        "format": FORMAT,
+        "positively": positively.__version__,
+        "method": config.method,
+        "backbone": backbone.name,
+        "image_size": backbone.image_size,
+        "interpolation": backbone.interpolation,
+        "mean": backbone.mean,
+        "std": backbone.std,
+        "pooling": config.pooling,
+        "lgconv": config.lgconv,
+        "classes": classes,
+    }
+    write_json(folder.model, facts)
+
+
+def load_facts(folder: RunFolder) -> dict[str, Any]:
+    """Facts of a finished run's model."""
+    if not folder.path.is_dir():
+        raise RunError(f"There is no run folder {folder.path}.")
+    if not folder.is_finished:
+        hint = " Go on with --resume auto." if folder.checkpoint.exists() else ""
+        raise RunError(f"{folder.path} holds no finished run.{hint}")
+    facts: dict[str, Any] = json.loads(folder.model.read_text(encoding="utf-8"))
+    if facts["format"] > FORMAT:
+        raise RunError(
+            f"{folder.path} was written by positively {facts['positively']}; this is {positively.__version__}. "
+            "Update it: pip install -U positively."
+        )
+    return facts
+
+
+def load_model(folder: RunFolder, facts: dict[str, Any], backbone: nn.Module | None = None) -> Classifier:
+    """Build the network of a run again. A backbone that was a module from Python has to be given again."""
+    classifier = create_classifier(
+        backbone if backbone is not None else facts["backbone"],
+        classes=len(facts["classes"]),
+        weights="none",
+        image_size=facts["image_size"],
+        pooling=facts["pooling"],
+        lgconv=facts["lgconv"],
+    )
+    classifier.load_state_dict(load_file(folder.weights))
+    return classifier.eval()
+
+
+def write_card(folder: RunFolder, config: TrainConfig, table_facts: str, history: list[dict[str, float]]) -> None:
+    """Write the model card: what the model is, what it learned from, what its scores mean."""
+    last = history[-1] if history else {}
+    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in last.items())
+    given = ", ".join(f"{name} {value}" for name, value in config.options.items()) or "as published"
+    write_text(
+        folder.card,
+        f"""# {folder.path.name}
+
+A multi-label image classifier trained with `{config.method}` (options: {given}) by positively
+{positively.__version__}: backbone `{config.backbone}` at {config.image_size} px, depth `{config.depth}`,
+seed {config.seed}.
+
+Learned from {table_facts}.
+
+A tag is predicted where its score reaches the class's threshold (`thresholds.json`), found on images kept aside from
+training. Scores order images by how likely they carry a tag; they are not probabilities.
+
+    positively predict {folder.path} photo.jpg
+    positively evaluate {folder.path} test.csv
+
+The last epoch:
+
+| measure | value |
+|---|---|
+{measured}
+""",
+    )

@@ -1,0 +1,59 @@
+"""Shared by the tests: small scenes on disk, and the command line in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from positively.data.scenes import write_scenes
+
+TINY = {
+    "backbone": "test_resnet",
+    "weights": "none",
+    "image_size": 32,
+    "depth": "finetune",
+    "augment": "none",
+    "epochs": 2,
+    "batch_size": 8,
+}
+
+
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory):
+    """A folder with 32 training and 24 test scenes, and their complete labels as train.csv and test.csv."""
+    folder = tmp_path_factory.mktemp("scenes")
+    write_scenes(folder, "train", 32)
+    write_scenes(folder, "test", 24)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory):
+    """Environment of a child process: one thread, its own cache, no network."""
+    cache = tmp_path_factory.mktemp("cache")
+    return os.environ | {"OMP_NUM_THREADS": "1", "POSITIVELY_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture
+def positively(environment):
+    """The command line: ``positively("train", "tags.csv")`` runs it and returns the finished process."""
+
+    def run(*words, check=True, **options):
+        done = subprocess.run(
+            [sys.executable, "-m", "positively", *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment,
+            **options,
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def options(settings):
+    """Words of the command line for a dictionary of options."""
+    return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -1,0 +1,135 @@
+"""Two processes with half the batch each are one process with the whole."""
+
+import csv
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+from safetensors.torch import load_file
+
+from conftest import TINY, options
+from positively import losses
+from positively.data.loading import BatchOrder, InOrder
+from positively.losses import LOSSES
+
+ROWS, INPUTS, CLASSES = 7, 5, 3
+
+
+def linear_problem():
+    generator = torch.Generator().manual_seed(3)
+    weights = torch.randn(INPUTS, CLASSES, generator=generator, dtype=torch.float64)
+    inputs = torch.randn(ROWS, INPUTS, generator=generator, dtype=torch.float64)
+    states = torch.randint(-1, 2, (ROWS, CLASSES), generator=generator)
+    states[:, 2] = torch.tensor([0, 0, 0, 0, 0, 0, 1])  # a class whose only positive is on the last process
+    return weights, inputs, states
+
+
+def loss_and_gradient(name, rows, **chosen):
+    weights, inputs, states = linear_problem()
+    weights.requires_grad_()
+    if name == "consistency":
+        targets = losses.mixup_targets(inputs[rows] @ weights, states[rows])
+        half = len(targets) // 2
+        value = losses.mixup_consistency(
+            (inputs[rows] @ weights)[:half] ** 2, targets[0 : 2 * half : 2], targets[1 : 2 * half : 2], 0.3, **chosen
+        )
+    else:
+        value = LOSSES[name](**chosen)(inputs[rows] @ weights, states[rows])
+    value.backward()
+    return value.detach(), weights.grad
+
+
+def one_of_two(rank, file, results):
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+    found = {}
+    for name in [*LOSSES, "consistency"]:
+        rows = slice(0, 4) if rank == 0 else slice(4, ROWS)
+        value, gradient = loss_and_gradient(name, rows)
+        dist.all_reduce(gradient)  # what DistributedDataParallel does: the mean of the processes' gradients
+        found[name] = (value, gradient / 2)
+        found[name, "local"] = (loss_and_gradient(name, rows, statistics="local")[0], None)
+    torch.save(found, f"{results}.{rank}")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    multiprocessing.spawn(one_of_two, (folder / "rendezvous", folder / "found"), nprocs=2)
+    return [torch.load(folder / f"found.{rank}", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss_and_gradient_of_two_uneven_processes_are_those_of_one(two_processes, name):
+    value, gradient = loss_and_gradient(name, slice(None))
+    for found in two_processes:
+        torch.testing.assert_close(found[name][0], value, atol=1e-12, rtol=0)
+        torch.testing.assert_close(found[name][1], gradient, atol=1e-12, rtol=0)
+
+
+def test_local_statistics_are_each_process_own(two_processes):
+    for rank, rows in enumerate((slice(0, 4), slice(4, ROWS))):
+        value, _ = loss_and_gradient("pu-mlc", rows)
+        torch.testing.assert_close(two_processes[rank]["pu-mlc", "local"][0], value)
+    assert two_processes[0]["pu-mlc", "local"][0] != two_processes[1]["pu-mlc", "local"][0]
+
+
+def test_consistency_of_two_processes_is_the_mean_over_all_pairs(two_processes):
+    parts = [loss_and_gradient("consistency", rows)[0] for rows in (slice(0, 4), slice(4, ROWS))]
+    for found in two_processes:  # two pairs on the first, one on the second
+        torch.testing.assert_close(found["consistency"][0], (2 * parts[0] + parts[1]) / 3)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_the_batches_of_all_processes_together_are_those_of_one(world):
+    alone = BatchOrder(50, 12, seed=1)
+    alone.epoch = 4
+    together = [BatchOrder(50, 12, 1, rank, world) for rank in range(world)]
+    for order in together:
+        order.epoch = 4
+    for whole, *pieces in zip(alone, *together, strict=True):
+        assert [key for piece in pieces for key in piece] == whole
+        assert all(len(piece) % 2 == 0 for piece in pieces)
+
+
+@pytest.mark.parametrize(("rows", "world"), [(1, 1), (2, 2), (3, 2), (5, 4)])
+def test_a_table_smaller_than_a_batch_still_fills_every_process(rows, world):
+    for rank in range(world):
+        (batch,) = list(BatchOrder(rows, 64, 0, rank, world))
+        assert len(batch) >= 2 and len(batch) % 2 == 0
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_scoring_meets_every_row_once(world):
+    met = [row for rank in range(world) for batch in InOrder(11, 4, rank, world) for _, row in batch]
+    assert sorted(met) == list(range(11))
+
+
+def read_run(folder):
+    with (folder / "metrics.csv").open() as file:
+        rows = [{k: float(v) for k, v in row.items() if k != "images_per_second"} for row in csv.DictReader(file)]
+    return rows, load_file(folder / "model.safetensors"), (folder / "thresholds.json").read_text()
+
+
+def test_training_on_two_processes_equals_training_on_one(scenes, positively, environment, tmp_path):
+    # Three steps of PU-MLC with mixup, in double precision; 7 images kept aside, an odd number to share for scoring.
+    settings = TINY | {"epochs": 1, "precision": "64-true", "freeze_batchnorm": "true", "holdout": 0.2, "lr": 0.001}
+    words = ["train", scenes / "train.csv", *options(settings)]
+    positively(*words, "--out", tmp_path / "one")
+    positively(*words, "--out", tmp_path / "two", "--devices", 2)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [*launcher, "-m", "positively", *map(str, words), "--out", str(tmp_path / "torchrun")]
+    subprocess.run(torchrun, check=True, env=environment, capture_output=True, timeout=300)
+
+    rows, weights, _ = read_run(tmp_path / "one")
+    assert set(rows[0]) >= {"variational", "consistency", "holdout_pu"}
+    for other in ("two", "torchrun"):
+        other_rows, other_weights, _ = read_run(tmp_path / other)
+        assert other_rows[0] == pytest.approx(rows[0], abs=1e-8)
+        for name, tensor in weights.items():
+            torch.testing.assert_close(other_weights[name], tensor, atol=1e-8, rtol=0)
+    biases = weights["head.linear.bias"].abs()
+    assert biases.max() > 1e-4  # steps were taken: the biases start at zero
