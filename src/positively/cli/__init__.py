@@ -1,0 +1,56 @@
+"""The command line: one verb a file, imported when it is called, so that help costs no torch."""
+
+import sys
+from importlib import import_module
+
+import positively
+from positively.errors import PositivelyError
+
+VERBS = {
+    "demo": "train on scenes of handwritten digits, with 30 % of the tags, and see what it finds",
+    "train": "train a classifier from a table of tags",
+    "evaluate": "score a trained run on a table whose tags are complete",
+    "predict": "tag images with a trained run",
+    "check": "look at the machine, a table and its splits without training",
+}
+
+
+def usage() -> str:
+    """Help of the whole program."""
+    verbs = "\n".join(f"  {verb:<10}{what}" for verb, what in VERBS.items())
+    return (
+        "usage: positively VERB [options]\n\n"
+        "Train multi-label image classifiers from positive labels alone, and find the labels that are missing.\n\n"
+        f"{verbs}\n\n"
+        "positively VERB --help says more; --debug after any verb shows the traceback of an error."
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; 0 if it went well, 2 for an error that is a sentence, 130 if it was interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(positively.__version__)
+        return 0
+    verb, rest = arguments[0], [argument for argument in arguments[1:] if argument != "--debug"]
+    if verb not in VERBS:
+        print(f"positively has no verb '{verb}'; it has {', '.join(VERBS)}.", file=sys.stderr)
+        return 2
+    try:
+        return int(import_module(f"positively.cli.{verb}").main(rest) or 0)
+    except PositivelyError as error:
+        if "--debug" in arguments:
+            raise
+        print(error, file=sys.stderr)
+        return 130 if type(error).__name__ == "InterruptedRunError" else 2
+    except OSError as error:
+        if "--debug" in arguments or error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}.", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return 130

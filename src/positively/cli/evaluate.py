@@ -1,0 +1,48 @@
+"""``positively evaluate``: metrics of a run on a table whose tags are complete."""
+
+from pathlib import Path
+
+from positively.cli.parsing import Parser, take
+from positively.data.options import ReadOptions
+
+
+def parser() -> Parser:
+    """Options of the verb."""
+    made = Parser(
+        "evaluate",
+        "RUN TABLE",
+        "Score a trained run. Unknown labels are never scored; if the table only lists tags and they are complete, "
+        "pass --blank negative.",
+    )
+    made.add_argument("run", type=str, help="run folder")
+    made.add_argument("table", type=str, help="CSV, TSV or Parquet file")
+    made.add_argument(
+        "--split", type=str | None, default=None, help="part of the table; default: 'test' if there is one"
+    )
+    made.add_argument(
+        "--out", type=str | None, default=None, help="JSON file; default: evaluation.json in the run folder"
+    )
+    made.add_argument("--workers", type=int, default=0, help="processes that read images")
+    made.add_group(ReadOptions)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Evaluate, print, write."""
+    values = parser().parse(arguments)
+    from positively.cli.progress import counting
+    from positively.data.table import read_table
+    from positively.files import write_json
+    from positively.predict import Run
+
+    run = Run(values.run)
+    table, notes = read_table(values.table, take(ReadOptions, values), classes=run.classes)
+    print("\n".join(notes), flush=True)
+    split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
+    table = table.split(split) if split else table
+    with counting("scoring", len(table)) as progress:
+        evaluation = run.evaluate(table, workers=values.workers, progress=progress)
+    out = Path(values.out) if values.out else run.path / "evaluation.json"
+    write_json(out, {"table": values.table, "split": split, **evaluation.to_dict()})
+    print(f"\n{evaluation}\n\nWritten to {out}.")
+    return 0

@@ -1,0 +1,83 @@
+"""Option parsing shared by the verbs: dataclasses become grouped options, errors become sentences."""
+
+import difflib
+import re
+from dataclasses import fields, is_dataclass
+from typing import Any, NoReturn, TypeVar
+
+from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+
+from positively.errors import ConfigError
+
+set_parsing_settings(docstring_parse_attribute_docstrings=True)
+
+T = TypeVar("T")
+_OPTION = re.compile(r"--[a-z][a-z0-9_]*")
+
+
+class Parser(ArgumentParser):
+    """Parser of one verb. Options are written with dashes; underscores, as in YAML, are taken too."""
+
+    def __init__(self, verb: str, positional: str, description: str) -> None:
+        usage = f"positively {verb} {positional} [options]"
+        super().__init__(prog=f"positively {verb}", usage=usage, description=description)
+        self._switches = {"help"}
+        self._groups: list[type] = []
+
+    def add_group(self, group: type) -> None:
+        """Add the fields of a dataclass as options, under its docstring."""
+        self.add_class_arguments(group)
+        self._groups.append(group)
+        self._switches |= {field.name for field in fields(group) if field.type in (bool, "bool", "bool | None")}
+
+    def add_switch(self, name: str, help: str) -> None:
+        """Add an option that is on when it is named."""
+        self.add_argument(f"--{name}", type=bool, default=False, help=help)
+        self._switches.add(name)
+
+    def parse(self, arguments: list[str]) -> Namespace:
+        """Parse the words after the verb."""
+        return self.parse_args([self._normal(word, arguments[i + 1 : i + 2]) for i, word in enumerate(arguments)])
+
+    def _normal(self, word: str, following: list[str]) -> str:
+        """``--skip-broken`` → ``--skip_broken=true``, ``--min-count=3`` → ``--min_count=3``."""
+        if not word.startswith("--"):
+            return word
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        is_bare = not equals and not (following and following[0] in ("true", "false", "null"))
+        return f"--{name}=true" if is_bare and name in self._switches - {"help"} else f"--{name}{equals}{value}"
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise the parser's complaint as a sentence."""
+        unknown = re.search(r"nrecognized arguments: (--[^\s=]+)", message)
+        if unknown:
+            known = [action.option_strings[-1] for action in self._actions if action.option_strings]
+            near = difflib.get_close_matches(unknown[1], known, n=1)
+            hint = f" Did you mean {_dashed(near[0])}?" if near else ""
+            raise ConfigError(f"{self.prog} has no option {_dashed(unknown[1])}.{hint} See {self.prog} --help.")
+        wrong = re.search(r'Parser key "(\w+)".*?(?:Given|Got) value: (.*)', message, re.DOTALL)
+        if wrong:
+            literal = re.search(r"Literal\[(.*?)\]", message)
+            kinds = [kind for kind in re.findall(r"Expected a <class '(\w+)'>", message) if kind != "NoneType"]
+            expected = f"one of {literal[1]}" if literal else " or ".join(kinds) or "another value"
+            option = _dashed(f"--{wrong[1]}")
+            raise ConfigError(f"{option} takes {expected}, not {wrong[2].strip()!r}. See {self.prog} --help.")
+        told = re.sub(r"\s+", " ", message).strip().rstrip(".")
+        raise ConfigError(f"{self.prog}: {told}. See {self.prog} --help.")
+
+    def format_help(self, *arguments: Any, **options: Any) -> str:
+        """Help with the options as people type them."""
+        text: str = super().format_help(*arguments, **options)
+        return _OPTION.sub(lambda match: _dashed(match.group()), text)
+
+
+def _dashed(option: str) -> str:
+    return option.replace("_", "-")
+
+
+def take(kind: type[T], values: Namespace) -> T:
+    """Fields of a dataclass from parsed options."""
+    assert is_dataclass(kind)
+    chosen: dict[str, Any] = {field.name: values[field.name] for field in fields(kind)}
+    return kind(**chosen)

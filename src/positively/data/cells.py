@@ -1,0 +1,118 @@
+"""What stands in a cell: a state, one tag, or several."""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from positively.errors import TableError
+
+Code = Literal["positive", "zero", "negative", "blank"]
+
+_WORDS: dict[str, Code] = {
+    **dict.fromkeys(("x", "yes", "y", "true", "t", "✓", "✔"), "positive"),
+    **dict.fromkeys(("no", "n", "false", "f"), "zero"),
+    **dict.fromkeys(("", "nan", "na", "n/a", "null", "none"), "blank"),
+}
+_NUMBERS: dict[float, Code] = {1.0: "positive", 0.0: "zero", -1.0: "negative"}
+
+_SEPARATORS = {";": "';'", "|": "'|'", "\n": "line breaks", ",": "','"}
+_ESCAPED = {"\\n": "\n", "\\t": "\t"}
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_SIDE_BY_SIDE = re.compile(r"['\"]\s+['\"]")
+
+Splitter = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class TagSyntax:
+    """How the tags stand in a cell, with the words that say so."""
+
+    split: Splitter
+    wording: str
+    notes: tuple[str, ...] = ()
+    one_a_cell: bool = False
+
+
+def state_code(cell: str) -> Code | None:
+    """Read the cell of a class: 1, 0, −1, blank and their other spellings; None if it is something else.
+
+    >>> [state_code(cell) for cell in ("1.0", "FALSE", "-1", " ", "cat")]
+    ['positive', 'zero', 'negative', 'blank', None]
+    """
+    word = cell.strip().casefold()
+    if word in _WORDS:
+        return _WORDS[word]
+    try:
+        return _NUMBERS.get(float(word.replace("−", "-").replace(",", ".")))
+    except ValueError:
+        return None
+
+
+def find_syntax(cells: Iterable[str], asked: str | None, pairs: bool) -> TagSyntax:
+    """Find how tags are separated, looking at every cell.
+
+    Args:
+        cells: The cells that hold tags.
+        asked: Separator given by the user, which decides.
+        pairs: Each line has a state of its own, so that a comma belongs to the name.
+    """
+    if asked is not None:
+        return _asked_syntax(_ESCAPED.get(asked, asked))
+    filled = [cell for cell in (cell.strip() for cell in cells) if cell]
+    if filled and all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
+        return TagSyntax(_split_list, "written as lists")
+    counts = {mark: sum(mark in cell for cell in filled) for mark in _SEPARATORS}
+    if pairs:
+        counts[","] = 0
+    # A comma is common inside names, so it has to occur at least twice as often as another mark to be preferred.
+    chosen = max(counts, key=lambda mark: counts[mark] * (1 if mark == "," else 2))
+    if not counts[chosen]:
+        return TagSyntax(lambda cell: [cell], "one tag a cell", one_a_cell=True)
+    others = [_SEPARATORS[mark] for mark in counts if counts[mark] and mark != chosen]
+    notes = (f"{' and '.join(others)} also occur in the tags and were read as part of a name.",) if others else ()
+    return TagSyntax(_splitter(chosen), f"separated by {_SEPARATORS[chosen]}", notes)
+
+
+def _asked_syntax(separator: str) -> TagSyntax:
+    if not separator:
+        raise TableError("--separator is empty. Pass the character that stands between two tags, such as ';'.")
+    if separator.isspace() and separator != "\n":
+        name = "blanks" if separator == " " else "tabs"
+    else:
+        name = _SEPARATORS.get(separator, f"'{separator}'")
+    return TagSyntax(_splitter(separator), f"separated by {name}")
+
+
+def _splitter(separator: str) -> Splitter:
+    return lambda cell: cell.split(separator)
+
+
+def _split_list(cell: str) -> list[str]:
+    r"""Read list syntax: JSON, Python, what numpy prints, or bare words in brackets.
+
+    >>> _split_list('["a", "b"]'), _split_list("['a', 'b']"), _split_list("['a' 'b']"), _split_list("[a, b]")
+    (['a', 'b'], ['a', 'b'], ['a', 'b'], ['a', 'b'])
+    """
+    cell = cell.strip()
+    if not cell:
+        return []
+    try:
+        items = json.loads(cell)
+    except RecursionError:
+        raise ValueError(cell) from None
+    except ValueError:
+        # Python would join 'a' 'b' (two strings without a comma) into one.
+        if _SIDE_BY_SIDE.search(cell):
+            return [single or double for single, double in _QUOTED.findall(cell)]
+        try:
+            items = ast.literal_eval(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            if "'" in cell or '"' in cell:
+                raise ValueError(cell) from None
+            return [word.strip() for word in cell[1:-1].split(",")]
+    if any(isinstance(item, list | dict | tuple | set) for item in items):
+        raise ValueError(cell)
+    return [str(item) for item in items if item is not None]

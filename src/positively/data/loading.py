@@ -1,0 +1,132 @@
+"""Batches: which images stand in which step, and their pixels, features and label states.
+
+Every draw is a function of (seed, epoch, image), so that a resumed run sees what an unbroken one would, and two
+processes see together what one would alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from positively.data.transforms import ImageTransform
+from positively.errors import ImageError
+from positively.labels import LabelTable
+
+Key = tuple[int, int]
+"""Epoch and row of one sample."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one process sees in one step: inputs (images or kept features), label states, rows of the table."""
+
+    inputs: Tensor
+    states: Tensor
+    rows: Tensor
+
+
+class BatchOrder:
+    """Rows of every batch of an epoch, as this process sees them.
+
+    The order is shuffled anew each epoch. Batches are full: the class statistics of a PU loss are taken over them; the
+    few images left over at the end of an epoch have their turn in another. Each process takes one even-sized piece of
+    every batch, so that mixup's pairs (neighbours in the batch) stay on one process and do not depend on their number.
+    """
+
+    def __init__(self, rows: int, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
+        self.rows, self.seed, self.rank = rows, seed, rank
+        whole = 2 * world
+        self.batch_size = max(min(batch_size, rows) // whole * whole, whole)
+        self.share = self.batch_size // world
+        self.epoch, self.skip = 0, 0
+
+    def __len__(self) -> int:
+        return max(self.rows // self.batch_size, 1) - self.skip
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(self.rows)
+        # Fewer images than processes can share evenly: begin again from the first.
+        order = np.resize(order, max(self.rows, self.batch_size))
+        for step in range(self.skip, self.skip + len(self)):
+            start = step * self.batch_size + self.rank * self.share
+            yield [(self.epoch, int(row)) for row in order[start : start + self.share]]
+
+
+class InOrder:
+    """Every ``world``-th row from ``rank`` on, each exactly once: for scoring."""
+
+    def __init__(self, rows: int, batch_size: int, rank: int = 0, world: int = 1) -> None:
+        self.rows, self.batch_size = range(rank, rows, world), batch_size
+
+    def __len__(self) -> int:
+        return -(-len(self.rows) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        for start in range(0, len(self.rows), self.batch_size):
+            yield [(-1, row) for row in self.rows[start : start + self.batch_size]]
+
+
+class Images(Dataset[Any]):
+    """Images of a table, read when asked for; augmented unless the epoch is −1."""
+
+    def __init__(self, table: LabelTable, transform: ImageTransform, seed: int = 0) -> None:
+        self.table, self.transform, self.seed = table, transform, seed
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def pixels(self, epoch: int, row: int) -> npt.NDArray[np.uint8]:
+        """Pixels of one image as this epoch sees it."""
+        path = self.table.root / self.table.images[row]
+        generator = None if epoch < 0 else np.random.default_rng([self.seed, epoch, row])
+        try:
+            return self.transform(path, generator)
+        except ImageError as error:
+            raise ImageError(f"{self.table.place(row)}: {error}") from None
+
+    def __getitems__(self, keys: Sequence[Key]) -> Batch | ImageError:
+        """One whole batch. An unreadable image comes back as its error, whole: a worker would bury the sentence."""
+        rows = [row for _, row in keys]
+        try:
+            pixels = np.stack([self.pixels(epoch, row) for epoch, row in keys])
+        except ImageError as error:
+            return error
+        return Batch(torch.from_numpy(pixels), torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
+
+
+class Features(Dataset[Any]):
+    """Features of a table's images, kept in memory or mapped from disk."""
+
+    def __init__(self, table: LabelTable, features: npt.NDArray[np.float32]) -> None:
+        self.table, self.features = table, features
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+        """One whole batch."""
+        rows = [row for _, row in keys]
+        return Batch(
+            torch.from_numpy(self.features[rows]), torch.from_numpy(self.table.states(rows)), torch.tensor(rows)
+        )
+
+
+def load(samples: Images | Features, order: BatchOrder | InOrder, workers: int = 0) -> Iterator[Batch]:
+    """Batches of ``samples`` in ``order``; ``workers`` processes read ahead."""
+    loader: DataLoader[Any] = DataLoader(
+        samples,
+        batch_sampler=order,
+        collate_fn=lambda batch: batch,
+        num_workers=workers if isinstance(samples, Images) else 0,
+        pin_memory=torch.cuda.is_available(),
+    )
+    for batch in loader:
+        if isinstance(batch, ImageError):
+            raise batch
+        yield batch

@@ -1,0 +1,33 @@
+"""No image may be trained on and tested on: parts are compared by the content of their files."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from positively.data.images import content_hash
+from positively.errors import TableError, and_more
+from positively.labels import LabelTable
+
+
+def image_hashes(table: LabelTable) -> list[str]:
+    """Content hash of every image of a table."""
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(content_hash, table.paths))
+
+
+def refuse_overlap(parts: Mapping[str, LabelTable]) -> None:
+    """Raise if a file's content stands in two of the parts; the sentence names the files."""
+    seen: dict[str, tuple[str, str]] = {}
+    for part, table in parts.items():
+        names = dict(zip(image_hashes(table), table.images, strict=True))
+        refuse_known(names, seen, part)
+        seen |= {code: (part, image) for code, image in names.items()}
+
+
+def refuse_known(names: Mapping[str, str], seen: Mapping[str, tuple[str, str]], part: str) -> None:
+    """Raise if any hash of ``names`` (hash → image) was seen before (hash → part and image)."""
+    both = [f"{image} (in {seen[code][0]} as {seen[code][1]})" for code, image in names.items() if code in seen]
+    if both:
+        raise TableError(
+            f"{len(both)} images of {part} have the same content as images elsewhere: {and_more(both, shown=3)}. "
+            "Take them out of one of the two."
+        )
