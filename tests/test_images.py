@@ -173,6 +173,7 @@ def broken_files(folder: Path) -> dict[str, str]:
         content = (folder / f"whole.{ending}").read_bytes()
         (folder / f"half.{ending}").write_bytes(content[: len(content) // 2])
     (folder / "start.jpg").write_bytes((folder / "whole.jpg").read_bytes()[:40])
+    (folder / "start.png").write_bytes((folder / "whole.png").read_bytes()[:12])
     (folder / "empty.jpg").touch()
     (folder / "text.jpg").write_text("<html>not found</html>")
     (folder / "folder.jpg").mkdir()
@@ -181,6 +182,7 @@ def broken_files(folder: Path) -> dict[str, str]:
         "half.jpg": "truncated",
         "half.png": "truncated",
         "start.jpg": "truncated",
+        "start.png": "truncated",
         "empty.jpg": "zero bytes",
         "text.jpg": "not an image",
         "nowhere.jpg": "not found",

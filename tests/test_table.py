@@ -102,6 +102,12 @@ def test_parquet_is_read_like_csv(folder: Path, columns: dict[str, pa.Array]) ->
     assert notes[0].startswith("tags.parquet, Parquet: one column")
 
 
+def test_a_gap_in_a_parquet_column_of_numbers_is_no_tag(folder: Path) -> None:
+    columns = {"image": ["a.jpg", "b.jpg", "c.jpg"], "label": pa.array([7.0, float("nan"), 8.0])}
+    pq.write_table(pa.table(columns), folder / "tags.parquet")
+    assert read_table(folder / "tags.parquet", ReadOptions(verify=False))[0].classes == ("7.0", "8.0")
+
+
 @pytest.mark.parametrize(
     ("codec", "named"),
     [("utf-8", None), ("utf-8-sig", None), ("utf-16", "UTF-16"), ("cp1252", "Windows-1252")],
@@ -226,6 +232,8 @@ def test_verified_absences_have_a_column(folder: Path) -> None:
     table, notes = read(folder, "image,tags,absent\na.jpg,cat,dog;bird\nb.jpg,bird;dog,\n")
     assert states(table) == {"a.jpg": {"cat": 1, "dog": -1, "bird": -1}, "b.jpg": {"bird": 1, "dog": 1}}
     assert "Verified absences: 2." in notes
+    complete, _ = read(folder, "image,tags,absent\na.jpg,cat,dog\nb.jpg,dog,\n", blank="negative")
+    assert complete.exceptions.nnz == 2 and complete.counts(NEGATIVE).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(

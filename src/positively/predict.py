@@ -95,11 +95,12 @@ class Run:
         missing = [name for name in table.classes if name not in set(self.classes)]
         if missing:
             raise RunError(f"{table.source} has classes the run does not know: {and_more(missing)}.")
+        table = table.with_classes(self.classes)
         if not table.has_negatives:
             raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
         self._refuse_overlap(table)
         scores = self.scores(table, workers=workers, progress=progress)
-        return evaluate(scores, table.with_classes(self.classes).states(), self.classes, self.thresholds)
+        return evaluate(scores, table.states(), self.classes, self.thresholds)
 
     def _refuse_overlap(self, table: LabelTable) -> None:
         seen = {code: ("the training table", image) for code, image in self.folder.read_images().items()}
@@ -128,6 +129,7 @@ class Run:
         batch_size: int = 64,
     ) -> Iterator[Prediction]:
         """As :meth:`predict`, one after the other, for any number of images."""
+        load_facts(self.folder)  # a run that cannot be used is said before any image is looked at
         chunk: list[str] = []
         chunk_size = batch_size * 16
         for image in images:

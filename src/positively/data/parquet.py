@@ -51,8 +51,6 @@ def _as_cell(value: object) -> str:
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, bool):
-        return "1" if value else "0"
     if isinstance(value, list):
         return json.dumps([item for item in value if item is not None], ensure_ascii=False, default=str)
     # Embedded pictures and records hold no tags; as blanks they are left unread.

@@ -65,7 +65,7 @@ class Loop:
         self.schedule = make_schedule(optimizer, config, epochs * self.steps)
         self.network, self.optimizer = fabric.setup(self.learner, optimizer)
         self.ema = Ema(self.learner, config.ema) if config.ema else None
-        self.epoch, self.step = 0, 0
+        self.epoch, self.step, self.rate = 0, 0, 0.0
         self.sums: dict[str, torch.Tensor] = {}
         self.history: list[dict[str, float]] = []
 
@@ -100,6 +100,7 @@ class Loop:
     def _learn(self, batch: Batch) -> None:
         """One step."""
         draw = Draw(self.config.seed, self.epoch, self.step)
+        self.rate = float(self.schedule.get_last_lr()[0])
         # Dropout and its like: also a function of the step alone, but another on each process.
         torch.manual_seed(int(draw.generator().integers(2**31)) + self.fabric.global_rank)
         device = self.fabric.device
@@ -129,7 +130,7 @@ class Loop:
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
         self.history.append(
-            {"epoch": self.epoch, "lr": float(self.schedule.get_last_lr()[0]), **means, **judged, **speed}
+            {"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed}
         )
         self.save()
         if self.fabric.is_global_zero:
