@@ -20,15 +20,15 @@ from positively.files import write_json, write_text
 from positively.labels import LabelTable
 
 KNOWN_RATIO = 0.3
-TRAIN_SCENES, TEST_SCENES = 2400, 1200
+TRAIN_SCENES, TEST_SCENES = 2000, 1000
 NETWORK: dict[str, Any] = {
-    "backbone": "test_resnet",
+    "backbone": "positively_tiny",
     "weights": "none",
-    "image_size": 64,
+    "image_size": 48,
     "depth": "finetune",
     "augment": "none",
     "pooling": "max",
-    "epochs": 12,
+    "epochs": 10,
     "batch_size": 64,
     "lr": 3e-3,
     "ema": 0.99,

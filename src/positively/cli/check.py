@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     if values.test:
         test, notes = read_table(values.test, reading, classes=table.classes)
         print("\n" + "\n".join(notes))
-        parts[values.test] = test
+        parts[f"--test {values.test}"] = test
     refuse_overlap(parts)
     print(f"\nNo image stands in two of: {', '.join(parts)}." if len(parts) > 1 else "\nEverything is in order.")
     return 0

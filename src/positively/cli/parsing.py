@@ -20,7 +20,7 @@ class Parser(ArgumentParser):
 
     def __init__(self, verb: str, positional: str, description: str) -> None:
         usage = f"positively {verb} {positional} [options]"
-        super().__init__(prog=f"positively {verb}", usage=usage, description=description)
+        super().__init__(prog=f"positively {verb}", usage=usage, description=description, allow_abbrev=False)
         self._switches = {"help"}
         self._groups: list[type] = []
 

@@ -26,12 +26,12 @@ Grey = npt.NDArray[np.float32]
 class SceneStyle:
     """How hard the scenes are."""
 
-    size: int = 64
-    smallest: int = 14
-    largest: int = 24
-    tilt: float = 20.0
-    clutter: int = 6
-    noise: float = 0.10
+    size: int = 48
+    smallest: int = 12
+    largest: int = 18
+    tilt: float = 12.0
+    clutter: int = 3
+    noise: float = 0.05
 
 
 @cache

@@ -129,9 +129,7 @@ class Loop:
         judged = criteria(self.score(self.aside, averaged=True), self.aside.table.states()) if len(self.aside) else {}
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
-        self.history.append(
-            {"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed}
-        )
+        self.history.append({"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed})
         self.save()
         if self.fabric.is_global_zero:
             self.folder.write_metrics(self.history)

@@ -1,0 +1,105 @@
+"""Kept features: never stale, safe to share, bounded."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+import torch
+
+import positively as po
+from positively.data.transforms import ImageTransform
+from positively.features import FeatureStore, extract, fingerprint
+from positively.models import create_classifier
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    torch.manual_seed(0)
+    return create_classifier("positively_tiny", 3, "none", 48, learn_stages=0)
+
+
+@pytest.fixture
+def table(scenes):
+    return po.read(scenes / "train.csv", quiet=True)
+
+
+def test_features_are_those_of_the_network_in_the_order_of_the_table(classifier, table, tmp_path):
+    transform = ImageTransform(48, classifier.backbone.interpolation)
+    features = extract(classifier, table, transform, store=tmp_path)
+    with torch.inference_mode():
+        pixels = torch.from_numpy(np.stack([transform(path) for path in table.paths]))
+        expected = classifier.eval().features(pixels).numpy()
+    np.testing.assert_allclose(features, expected, atol=1e-5)
+    backwards = extract(classifier, table.select(np.arange(len(table))[::-1]), transform, store=tmp_path)
+    np.testing.assert_array_equal(backwards, features[::-1])
+
+
+def test_only_what_is_missing_is_computed(classifier, table, tmp_path):
+    counted = []
+    transform = ImageTransform(48)
+    extract(classifier, table.select(range(10)), transform, store=tmp_path)
+    extract(classifier, table, transform, store=tmp_path, progress=lambda done, todo: counted.append(todo))
+    assert set(counted) == {len(table) - 10}
+    extract(classifier, table, transform, store=tmp_path, progress=lambda done, todo: counted.append("again"))
+    assert "again" not in counted
+
+
+def test_an_image_that_changed_is_computed_anew(classifier, table, scenes, tmp_path):
+    copy = tmp_path / "photo.png"
+    copy.write_bytes(table.paths[0].read_bytes())
+    (tmp_path / "tags.csv").write_text("image,tags\nphoto.png,one\n")
+    mine = po.read(tmp_path / "tags.csv", quiet=True)
+    before = extract(classifier, mine, ImageTransform(48), store=tmp_path / "store")
+    copy.write_bytes(table.paths[1].read_bytes())
+    after = extract(classifier, mine, ImageTransform(48), store=tmp_path / "store")
+    assert not np.array_equal(before, after)
+
+
+def test_other_weights_size_or_pooling_never_share_features(classifier):
+    other = create_classifier("positively_tiny", 3, "none", 48)
+    names = {
+        fingerprint(classifier.backbone, 48, "bicubic", "average"),
+        fingerprint(other.backbone, 48, "bicubic", "average"),
+        fingerprint(classifier.backbone, 32, "bicubic", "average"),
+        fingerprint(classifier.backbone, 48, "bicubic", "max"),
+    }
+    assert len(names) == 4
+    assert fingerprint(classifier.backbone, 48) == fingerprint(classifier.backbone, 48)
+
+
+def codes(first, count):
+    return [f"{i:032x}" for i in range(first, first + count)]
+
+
+def add_many(folder, first):
+    for start in range(first, first + 50, 10):
+        FeatureStore(folder).add(codes(start, 10), np.full((10, 4), start, dtype=np.float32))
+
+
+def test_several_processes_may_add_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_many, args=(tmp_path, first)) for first in (0, 25, 50)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    store = FeatureStore(tmp_path)
+    assert not store.missing(codes(0, 100))
+    assert store.get(codes(99, 1)).tolist() == [[90.0] * 4]
+
+
+def test_a_half_written_or_foreign_file_is_passed_over(tmp_path):
+    store = FeatureStore(tmp_path)
+    store.add(codes(0, 3), np.ones((3, 2), dtype=np.float32))
+    (tmp_path / "broken.safetensors").write_bytes(b"not features")
+    assert FeatureStore(tmp_path).missing(codes(0, 4)) == set(codes(3, 1))
+
+
+def test_the_store_is_bounded_and_drops_the_oldest(tmp_path):
+    store = FeatureStore(tmp_path / "key", max_bytes=3000)
+    for first in range(0, 50, 10):
+        store.add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
+    assert sum(path.stat().st_size for path in (tmp_path / "key").iterdir()) <= 3000
+    fresh = FeatureStore(tmp_path / "key")
+    assert not fresh.missing(codes(40, 10)) and fresh.missing(codes(0, 10)) == set(codes(0, 10))

@@ -1,0 +1,102 @@
+"""The label table: three states, small at any size, and masks that are the published ones."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy import sparse
+
+from positively.errors import LabelError
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable, check_states
+
+STATES = arrays.arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 6)), elements=st.sampled_from([-1, 0, 1]))
+
+
+def table_of(states, blank=UNKNOWN):
+    return LabelTable.from_states(
+        [f"{i}.jpg" for i in range(len(states))], [f"class {c}" for c in range(states.shape[1])], states, blank
+    )
+
+
+@settings(deadline=None)
+@given(STATES, st.sampled_from([UNKNOWN, NEGATIVE]))
+def test_states_come_back_as_they_went_in_whatever_the_blank(states, blank):
+    table = table_of(states, blank)
+    assert np.array_equal(table.states(), states)
+    assert table.exceptions.nnz == (states != blank).sum()
+    for state in LabelState:
+        assert table.counts(state).tolist() == (states == state).sum(axis=0).tolist()
+    assert np.array_equal(table.positives_only().states(), np.where(states == 1, 1, 0))
+    assert table.has_negatives == (states == -1).any() and table.is_complete == (states != 0).all()
+    positive = (states == 1).astype(int)
+    assert np.array_equal(table.cooccurrence().toarray(), positive.T @ positive)
+
+
+@settings(deadline=None)
+@given(STATES, st.sampled_from([UNKNOWN, NEGATIVE]), st.integers(0, 5), st.floats(0, 1), st.floats(0, 1))
+def test_masks_are_nested_and_only_hide(states, blank, seed, one, other):
+    table = table_of(states, blank)
+    small, large = sorted((one, other))
+    few, many = table.with_known_ratio(small, seed).states(), table.with_known_ratio(large, seed).states()
+    assert np.array_equal(few[few != 0], many[few != 0])
+    assert np.array_equal(many[many != 0], states[many != 0])
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5, 0.8])
+def test_the_mask_is_the_published_one(ratio):
+    states = np.where(np.random.default_rng(1).random((500, 20)) < 0.2, 1, -1).astype(np.int8)
+    np.random.seed(0)
+    drawn = np.random.uniform(0, 1, (500, 20))
+    hidden = table_of(states, NEGATIVE).with_known_ratio(ratio)
+    assert np.array_equal(hidden.states(), np.where(drawn < ratio, states, 0))
+    assert hidden.exceptions.nnz <= 0.65 * states.size  # the smaller part is the one that is listed
+
+
+def test_a_mask_does_not_depend_on_how_the_rows_are_walked(monkeypatch):
+    states = np.where(np.random.default_rng(1).random((100, 7)) < 0.2, 1, -1).astype(np.int8)
+    whole = table_of(states, NEGATIVE).with_known_ratio(0.4).states()
+    monkeypatch.setattr("positively.labels._CHUNK_ENTRIES", 30)
+    assert np.array_equal(table_of(states, NEGATIVE).with_known_ratio(0.4).states(), whole)
+
+
+@pytest.mark.parametrize("blank", [UNKNOWN, NEGATIVE])
+def test_a_million_images_with_ten_thousand_classes_fit_in_200_megabytes(blank):
+    images, classes, labels = 1_000_000, 10_000, 5
+    tracemalloc.start()
+    columns = (np.arange(images * labels, dtype=np.int64) * 7919 % classes).astype(np.int32)
+    starts = np.arange(0, images * labels + 1, labels, dtype=np.int32)
+    values = np.full(images * labels, POSITIVE - blank, dtype=np.int8)
+    table = LabelTable(
+        [f"photos/{i:07d}.jpg" for i in range(images)],
+        tuple(f"class {c}" for c in range(classes)),
+        sparse.csr_array((values, columns, starts), shape=(images, classes)),
+        blank,
+    )
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 200e6
+    assert table.total(POSITIVE) == images * labels
+    assert table.total(blank) == images * (classes - labels)
+
+
+def test_rows_and_classes_are_chosen_by_name_and_number():
+    table = table_of(np.array([[1, 0, -1], [0, 1, 1], [-1, 1, 0]]), NEGATIVE)
+    assert table.select([2, 0]).images == ["2.jpg", "0.jpg"]
+    assert table.select(np.array([False, True, False])).states().tolist() == [[0, 1, 1]]
+    assert table.with_classes(["class 2", "new"]).states().tolist() == [[-1, -1], [1, -1], [0, -1]]
+    with pytest.raises(LabelError, match="no split column"):
+        table.split("test")
+
+
+def test_wrong_states_and_shapes_are_sentences():
+    with pytest.raises(LabelError, match="found 2 in 1 of 4 places"):
+        check_states([[1, 2], [0, -1]])
+    with pytest.raises(LabelError, match="do not fit a matrix of 1 × 2"):
+        LabelTable(["a", "b"], ("x", "y"), sparse.csr_array((1, 2), dtype=np.int8))
+    with pytest.raises(LabelError, match="must differ"):
+        LabelTable(["a"], ("x", "x"), sparse.csr_array((1, 2), dtype=np.int8))
+    with pytest.raises(LabelError, match="between 0 and 1"):
+        table_of(np.ones((2, 2))).with_known_ratio(30)
