@@ -252,6 +252,15 @@ def test_a_fixed_temperature_replaces_the_adaptive_one():
     torch.testing.assert_close(losses.pu_mlc(logits, states, gamma=0.0, tau=1.0), losses.vpu(logits, states))
 
 
+def test_tempering_the_spread_leaves_the_mean_and_sharpens_about_it():
+    logits, states = example(dtype=torch.float64)
+    level = logits.mean(dim=0)
+    torch.testing.assert_close(
+        losses.pu_mlc(logits, states, tau=0.5, temper="spread"),
+        losses.pu_mlc(level + 2 * (logits - level), states, tau=1.0),
+    )
+
+
 def test_vpu_does_not_care_about_the_scale_of_the_probabilities():
     # Far below zero σ(s) ≈ e^s, so that adding a constant to the logits multiplies every probability by one factor.
     logits, states = example(dtype=torch.float64)

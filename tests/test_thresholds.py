@@ -180,3 +180,13 @@ def test_shrinkage_helps_where_few_positives_are_held_out(way, gain):
         for thresholds in (way(scores, states), way(scores, states, shrinkage=0.0))
     ]
     assert with_and_without[0] > with_and_without[1] + gain
+
+
+def test_a_few_marked_absences_beside_many_tags_do_not_lower_the_threshold():
+    generator = np.random.default_rng(0)
+    truth = generator.random((400, 3)) < 0.2
+    scores = generator.normal(size=truth.shape) + 3 * truth
+    states = np.where(truth, 1, 0)
+    marked = states.copy()
+    marked[np.argwhere(~truth[:, 0])[:2, 0], 0] = -1  # two absences are verified for the first class
+    np.testing.assert_array_equal(choose_thresholds(scores, marked), choose_thresholds(scores, states))

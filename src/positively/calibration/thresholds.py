@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.errors import ConfigError
-from positively.labels import POSITIVE, UNKNOWN, States
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States
 from positively.metrics.average_precision import Counts, Scores, Values, check_inputs, count_from, scorable
 
 # From the simulation. Where negatives are known the criterion is less noisy and needs less help.
@@ -69,7 +69,9 @@ def f1_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike, shrinkage: float
 
 
 def choose_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
-    """Thresholds by F1 where a class has known positives and negatives, by the positive-only criterion elsewhere.
+    """Thresholds by F1 where a class has negatives enough, by the positive-only criterion elsewhere.
+
+    Enough is as many as positives: a handful of hand-marked absences beside many tags would make every cut look precise.
 
     Args:
         scores: ``(N, C)`` scores of held-out images; array or tensor.
@@ -84,6 +86,7 @@ def choose_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
     """
     checked_scores, checked_states = check_inputs(scores, states)
     judged = scorable(checked_states)
+    judged &= (checked_states == NEGATIVE).sum(axis=0) >= (checked_states == POSITIVE).sum(axis=0)
     cuts = np.where(judged, _f1_cuts(checked_scores, checked_states), _pu_cuts(checked_scores, checked_states))
     return _draw_to_median(cuts, checked_states, np.where(judged, F1_SHRINKAGE, PU_SHRINKAGE))
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from positively.losses.base import ClassReduction, LossModule, prepare, reduce_classes
-from positively.losses.statistics import Statistics, batch_log_mean_exp, batch_std, batch_sum
+from positively.losses.statistics import Statistics, batch_log_mean_exp, batch_mean, batch_std, batch_sum
 
 
 def adaptive_temperature(
@@ -44,6 +44,7 @@ def pu_mlc(
     alpha: float = 1.0,
     tau: float | None = None,
     tau_min: float = 0.05,
+    temper: Literal["logits", "spread"] = "logits",
     std: Literal["population", "sample"] = "population",
     rebalance_on: Literal["tempered", "plain"] = "tempered",
     detach: bool = True,
@@ -64,6 +65,8 @@ def pu_mlc(
         alpha: Factor of the adaptive temperature τ_c = min(α·Std(s_c), 1) (equation 10).
         tau: A fixed temperature in place of the adaptive one; 1 turns the temperature off.
         tau_min: Floor of the adaptive temperature.
+        temper: Divide the "logits" by τ (equation 10), which moves their mean too, or only their "spread" about the
+            class mean (ours: a head that starts at the class frequencies keeps its level).
         std: "population" divides by N (reference), "sample" by N − 1; the paper only says standard deviation.
         rebalance_on: p_c from the "tempered" probabilities (reference) or the "plain" ones (equation 9 as printed).
         detach: τ_c and p_c^γ without gradient (reference). The paper's equations do not exempt them.
@@ -84,11 +87,15 @@ def pu_mlc(
     logits, states = prepare(logits, states)
     positive = states == 1
 
+    temperature: Tensor | float = tau if tau is not None else 1.0
     if tau is None:
-        temperature = adaptive_temperature(logits, alpha, tau_min=tau_min, std=std, statistics=statistics)
-        tempered = logits / (temperature.detach() if detach else temperature)
-    else:
-        tempered = logits / tau
+        adaptive = adaptive_temperature(logits, alpha, tau_min=tau_min, std=std, statistics=statistics)
+        temperature = adaptive.detach() if detach else adaptive
+    tempered = logits / temperature
+    if temper == "spread":
+        mean = batch_mean(logits, statistics)
+        level = mean.detach() if detach else mean
+        tempered = level + (logits - level) / temperature
     log_probability = logsigmoid(tempered)
 
     unlabeled = torch.ones_like(positive) if positives_in_unlabeled else ~positive

@@ -1,0 +1,6 @@
+"""``python -m benchmarks``: all of them, one after the other."""
+
+from benchmarks import images, losses, metrics, training
+
+for benchmark in (losses, metrics, images, training):
+    benchmark.main()
