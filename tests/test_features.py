@@ -27,7 +27,7 @@ def test_features_are_those_of_the_network_in_the_order_of_the_table(classifier,
     transform = ImageTransform(48, classifier.backbone.interpolation)
     features = extract(classifier, table, transform, store=tmp_path)
     with torch.inference_mode():
-        pixels = torch.from_numpy(np.stack([transform(path) for path in table.paths]))
+        pixels = torch.from_numpy(np.stack([transform(path) for path in table.paths])).permute(0, 3, 1, 2)
         expected = classifier.eval().features(pixels).numpy()
     np.testing.assert_allclose(features, expected, atol=1e-5)
     backwards = extract(classifier, table.select(np.arange(len(table))[::-1]), transform, store=tmp_path)

@@ -71,7 +71,7 @@ def f1_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike, shrinkage: float
 def choose_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
     """Thresholds by F1 where a class has negatives enough, by the positive-only criterion elsewhere.
 
-    Enough is as many as positives: a handful of hand-marked absences beside many tags would make every cut look precise.
+    Enough is as many as positives: a few hand-marked absences beside many tags would make every cut look precise.
 
     Args:
         scores: ``(N, C)`` scores of held-out images; array or tensor.

@@ -97,7 +97,9 @@ class Images(Dataset[Any]):
             pixels = np.stack([self.pixels(epoch, row) for epoch, row in keys])
         except ImageError as error:
             return error
-        return Batch(torch.from_numpy(pixels), torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
+        # B×H×W×3 in memory, seen as B×3×H×W: the layout convolutions are fastest in, and no copy.
+        images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+        return Batch(images, torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
 
 
 class Features(Dataset[Any]):

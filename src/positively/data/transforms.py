@@ -39,7 +39,7 @@ class ImageTransform:
     augment: Augment = "none"
 
     def __call__(self, path: str | Path, generator: np.random.Generator | None = None) -> Pixels:
-        """Pixels 3×size×size; random only if a generator is given."""
+        """Pixels size×size×3; random only if a generator is given."""
         random = generator if self.augment != "none" else None
         share = random.choice(_CROP_SHARES) if random is not None and self.augment == "crop" else 1.0
         image = load_image(path, at_least=round(self.size / share))
@@ -52,4 +52,4 @@ class ImageTransform:
         image = image.resize((self.size, self.size), resampling, box=box, reducing_gap=3.0)
         if random is not None and random.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+        return np.asarray(image)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -64,7 +65,7 @@ def load_model(folder: RunFolder, facts: dict[str, Any], backbone: nn.Module | N
         lgconv=facts["lgconv"],
     )
     classifier.load_state_dict(load_file(folder.weights))
-    return classifier.eval()
+    return classifier.eval().to(memory_format=torch.channels_last)
 
 
 def write_card(folder: RunFolder, config: TrainConfig, table_facts: str, history: list[dict[str, float]]) -> None:
