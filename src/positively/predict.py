@@ -22,6 +22,7 @@ from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
 from positively.models import Classifier
 from positively.training.run_folder import RunFolder
+from positively.training.runtime import keep_freed_memory
 from positively.training.saving import load_facts, load_model
 from positively.training.score import score, sigmoid
 
@@ -78,6 +79,8 @@ class Run:
     @cached_property
     def model(self) -> Classifier:
         """The network, ready for use."""
+        if self.device == "cpu":
+            keep_freed_memory()
         return load_model(self.folder, self.facts, self._backbone).to(self.device)
 
     def scores(
