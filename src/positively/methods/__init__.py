@@ -1,6 +1,16 @@
 """Methods: whole systems, each a loss with what belongs to it."""
 
 from positively.methods.base import Depth, Draw, Method, Start
-from positively.methods.registry import METHODS, create_method, method_options
+from positively.methods.registry import METHODS, create_method, default_options, default_start, method_options
 
-__all__ = ["METHODS", "Depth", "Draw", "Method", "Start", "create_method", "method_options"]
+__all__ = [
+    "METHODS",
+    "Depth",
+    "Draw",
+    "Method",
+    "Start",
+    "create_method",
+    "default_options",
+    "default_start",
+    "method_options",
+]

@@ -39,10 +39,6 @@ class Method(nn.Module):
         """Whether known negatives teach this method anything."""
         return self.loss.uses_negatives
 
-    def start(self, depth: Depth) -> Start:
-        """How the head starts at this depth, unless the user says otherwise."""
-        return "prior" if depth == "probe" else "usual"
-
     def prepare(self, table: LabelTable) -> None:
         """Look at the training table once, before the first step."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from positively.errors import ConfigError
 from positively.losses import LOSSES
 from positively.losses.base import options_of
-from positively.methods.base import Method, RiskMethod
+from positively.methods.base import Depth, Method, RiskMethod, Start
 from positively.methods.pu_mlc import VariationalMethod
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -19,6 +19,20 @@ METHODS: dict[str, Callable[..., Method]] = {
     "bce": partial(Method, "bce"),
     "assume-negative": partial(Method, "assume-negative"),
 }
+
+# What suits a head on kept features, found on training images of COCO kept aside (docs/measurements.md): equation 10
+# divides the level of the logits as well as their spread, which undoes a start at the class frequencies.
+_PROBE_OPTIONS: dict[str, dict[str, Any]] = {"pu-mlc": {"gamma": 0.2, "tau": 1.0}}
+
+
+def default_options(name: str, depth: Depth) -> dict[str, Any]:
+    """Options of a method at this depth for a user who gives none; empty means as published."""
+    return dict(_PROBE_OPTIONS.get(name, {})) if depth == "probe" else {}
+
+
+def default_start(depth: Depth) -> Start:
+    """How a head starts at this depth: where only it learns, at the class frequencies."""
+    return "prior" if depth == "probe" else "usual"
 
 
 def method_options(name: str) -> list[str]:

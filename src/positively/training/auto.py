@@ -8,7 +8,7 @@ import torch
 
 from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.methods import Depth, Method
+from positively.methods import Depth, default_options, default_start
 from positively.training.config import TrainConfig
 from positively.training.runtime import precision_for
 
@@ -19,7 +19,7 @@ _BATCH = {"probe": 256, "finetune": 64}
 _RATE = {"probe": 1e-3, "finetune": 1e-4}
 
 
-def resolve(config: TrainConfig, table: LabelTable, method: Method, device: torch.device) -> TrainConfig:
+def resolve(config: TrainConfig, table: LabelTable, device: torch.device) -> TrainConfig:
     """Fill in everything that was left open."""
     on_gpu = device.type != "cpu"
     depth: Depth = config.depth if config.depth != "auto" else ("finetune" if on_gpu else "probe")
@@ -34,10 +34,11 @@ def resolve(config: TrainConfig, table: LabelTable, method: Method, device: torc
     return replace(
         config,
         depth=depth,
+        options=config.options or default_options(config.method, depth),
         backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
         image_size=config.image_size or (448 if on_gpu else 224),
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_start),
-        start=_pick(config.start, method.start(depth)),
+        start=_pick(config.start, default_start(depth)),
         epochs=_default(config.epochs, _EPOCHS[depth]),
         batch_size=_default(config.batch_size, _BATCH[depth]),
         lr=_default(config.lr, 1e-3 if random_start else _RATE[depth]),
@@ -53,7 +54,7 @@ def choices(before: TrainConfig, after: TrainConfig) -> str:
     said = []
     for field in fields(before):
         chosen = getattr(after, field.name)
-        if getattr(before, field.name) in (None, "auto") and chosen not in (None, "auto"):
+        if getattr(before, field.name) in (None, "auto", {}) and chosen not in (None, "auto", {}):
             said.append(f"{field.name} {chosen:g}" if isinstance(chosen, float) else f"{field.name} {chosen}")
     return ", ".join(said)
 

@@ -53,8 +53,8 @@ def train(
     """
     fabric = fabric or launch(config)
     speak = say if fabric.is_global_zero else lambda line: None
+    asked, config = config, resolve(config, table, fabric.device)
     method = create_method(config.method, **config.options)
-    asked, config = config, resolve(config, table, method, fabric.device)
     speak(f"Chosen: {choices(asked, config)}.")
 
     name = f"{Path(table.source).stem}-{config.method}"

@@ -36,11 +36,13 @@ def split_holdout(table: LabelTable, share: float, seed: int) -> tuple[LabelTabl
 def criteria(logits: Logits, states: npt.NDArray[np.int8]) -> dict[str, float]:
     """How good the scores are on the images kept aside.
 
-    ``holdout_pu`` needs positives only: vPU's loss, mean over the classes, lower is better (its authors choose models
-    by it). ``holdout_map`` is there where negatives are known.
+    ``holdout_pu`` needs positives only: vPU's loss, mean over the classes that have a positive there, lower is better
+    (its authors choose models by it). A class without one would only say how low its scores are. ``holdout_map`` is
+    there where negatives are known.
     """
-    loss = vpu(torch.from_numpy(logits), torch.from_numpy(states), class_reduction="mean", statistics="local")
-    result = {"holdout_pu": loss.item()}
+    there = (states == 1).any(axis=0)
+    loss = vpu(torch.from_numpy(logits[:, there]), torch.from_numpy(states[:, there]), statistics="local")
+    result = {"holdout_pu": loss.item() / max(int(there.sum()), 1)}
     if (states == -1).any():
         try:
             result["holdout_map"] = mean_average_precision(sigmoid(logits), states)
