@@ -63,7 +63,7 @@ def make_tables(folder: Path) -> tuple[LabelTable, LabelTable]:
         file = folder / f"{part}.csv"
         if not file.exists():  # written last, so that a broken-off writing is begun anew
             write_scenes(folder, part, count)  # type: ignore[arg-type]
-        tables.append(read(file, blank="negative", quiet=True))
+        tables.append(read(file, classes=_classes(folder), blank="negative", quiet=True))
     return tables[0], tables[1]
 
 
@@ -75,7 +75,14 @@ def write_tags(folder: Path, table: LabelTable, seed: int) -> LabelTable:
         lines.append(f"{image},{';'.join(hidden.classes[c] for c in np.flatnonzero(states == 1))}\n")
     file = folder / f"train-30-percent-seed{seed}.csv"
     write_text(file, "image,tags\n" + "".join(lines))
-    return read(file, quiet=True)
+    return read(file, classes=_classes(folder), quiet=True)
+
+
+def _classes(folder: Path) -> str:
+    """File with the names of all classes: among few tags one might be missing."""
+    file = folder / "classes.txt"
+    write_text(file, "\n".join(CLASSES) + "\n")
+    return str(file)
 
 
 def run_demo(out: Path, seeds: int = 2, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
@@ -143,7 +150,7 @@ def draw(results: list[dict[str, Any]], file: Path, scenes: Path, shown: int = 6
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
-    truth = read(scenes / "test.csv", blank="negative", quiet=True)
+    truth = read(scenes / "test.csv", classes=_classes(scenes), blank="negative", quiet=True)
     run = Run(next(result["run"] for result in results if result["name"] == CONTESTANTS[0].name))
     paths = [str(path) for path in truth.paths[:shown]]
     bottom.suptitle("Tags PU-MLC predicts for test scenes: ✓ there, ✗ not there, – missed", fontsize=11)
