@@ -18,6 +18,7 @@ import positively as po
 from conftest import TINY, options
 from positively.errors import ConfigError, ImageError, MetricError, RunError, TableError
 from positively.methods import METHODS
+from positively.metrics import evaluate
 from positively.training.config import TrainConfig
 from positively.training.ema import Ema
 from positively.training.fit import train
@@ -213,7 +214,7 @@ def test_an_image_that_breaks_during_training_is_named_with_its_line(complete, s
         po.fit(table, out=str(tmp_path / "run"), **TINY | {"workers": 1})
 
 
-def test_probe_keeps_features_and_gives_the_weights_of_the_whole_network(tags, scenes, tmp_path):
+def test_probe_keeps_features_and_gives_the_weights_of_the_whole_network(tags, scenes, tmp_path, monkeypatch):
     # With the backbone frozen, a head on kept features is the head of the whole network.
     weights = tmp_path / "backbone.safetensors"
     from safetensors.torch import save_file
@@ -230,6 +231,12 @@ def test_probe_keeps_features_and_gives_the_weights_of_the_whole_network(tags, s
     again = po.fit(tags, out=str(tmp_path / "again"), **settings)
     assert sorted((tmp_path / "features").rglob("*.safetensors")) == segments  # nothing was computed again
     assert same_weights(run.path, again.path)
+    test = po.read(scenes / "test.csv", blank="negative", quiet=True)
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    states, classes = test.with_classes(run.classes).states(), run.classes
+    for _ in range(2):  # computed, then found
+        assert run.evaluate(test) == evaluate(run.scores(test), states, classes, run.thresholds)
+    assert list((tmp_path / "cache").rglob("*.safetensors"))
     whole = po.fit(
         tags, out=str(tmp_path / "whole"), **settings | {"depth": "finetune", "learn_stages": 0, "ema": 0.0},
         start="prior",

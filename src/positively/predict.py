@@ -13,11 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from positively.data.images import find_broken
-from positively.data.loading import Images
+from positively.data.images import find_broken, is_image_name
+from positively.data.loading import Features, Images
 from positively.data.overlap import image_hashes, refuse_known
 from positively.data.transforms import ImageTransform
 from positively.errors import ImageError, MetricError, RunError, and_more
+from positively.features import extract
 from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
 from positively.models import Classifier
@@ -26,7 +27,7 @@ from positively.training.runtime import keep_freed_memory
 from positively.training.saving import load_facts, load_model
 from positively.training.score import score, sigmoid
 
-_IMAGE_ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".heic", ".heif", ".avif"}
+Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,27 @@ class Run:
             keep_freed_memory()
         return load_model(self.folder, self.facts, self._backbone).to(self.device)
 
-    def scores(
-        self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float64]:
+    def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
         """Scores N×C of a table's images, in the model's order of classes."""
-        transform = ImageTransform(self.model.backbone.image_size, self.model.backbone.interpolation)
-        samples = Images(table.with_classes(self.classes), transform)
+        samples = Images(table.with_classes(self.classes), self._transform)
         return sigmoid(score(self.model, samples, device=self.device, workers=workers, progress=progress))
+
+    @property
+    def _transform(self) -> ImageTransform:
+        return ImageTransform(self.model.backbone.image_size, self.model.backbone.interpolation)
+
+    def _kept_scores(self, table: LabelTable, workers: int, progress: Callable[[int], None] | None) -> Scores:
+        """As :meth:`scores`, by kept features: the next run with this frozen backbone finds them on disk."""
+        told = 0
+
+        def tell(done: int, todo: int) -> None:
+            nonlocal told
+            if progress:
+                progress(done - told)
+            told = done
+
+        features = extract(self.model, table, self._transform, workers=workers, progress=tell)
+        return sigmoid(score(self.model.head, Features(table, features), device=self.device))
 
     def evaluate(
         self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
@@ -102,7 +117,8 @@ class Run:
         if not table.has_negatives:
             raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
         self._refuse_overlap(table)
-        scores = self.scores(table, workers=workers, progress=progress)
+        find_scores = self._kept_scores if self.facts["depth"] == "probe" else self.scores
+        scores = find_scores(table, workers=workers, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 
     def _refuse_overlap(self, table: LabelTable) -> None:
@@ -167,7 +183,7 @@ def find_images(places: Sequence[str | Path]) -> list[str]:
     found: list[str] = []
     for place in map(Path, places):
         if place.is_dir():
-            found += sorted(str(p) for p in place.rglob("*") if p.suffix.lower() in _IMAGE_ENDINGS)
+            found += sorted(str(p) for p in place.rglob("*") if is_image_name(p.name))
         elif place.exists():
             found.append(str(place))
         else:

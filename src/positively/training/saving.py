@@ -33,6 +33,7 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: tuple[str, ..
         "std": backbone.std,
         "pooling": config.pooling,
         "lgconv": config.lgconv,
+        "depth": config.depth,
         "classes": classes,
     }
     write_json(folder.model, facts)
