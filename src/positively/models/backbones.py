@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import asdict
 from math import isqrt
-from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import timm
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
-from positively.errors import ConfigError, WeightsError, and_more
-
-WAYS_OUT = (
-    "Pass --weights FILE (a .safetensors file of this timm model), or run once on a machine with network and copy its "
-    "Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), or pass --weights none to start from random "
-    "weights."
-)
-HOW_TO_CONVERT = (
-    "To convert one you trust: safetensors.torch.save_file(torch.load('weights.pth', weights_only=True), "
-    "'weights.safetensors')."
-)
-_SECONDS_TO_ANSWER = 10
+from positively.errors import ConfigError, WeightsError
+from positively.models.weights import HOW_TO_CONVERT, WAYS_OUT, fetch_from_hub, load_weights, pretrained_config, short
 
 
 class Backbone(nn.Module):
@@ -57,7 +42,7 @@ class Backbone(nn.Module):
         self.network = network
         self.name = name or type(network).__name__
         self.image_size = image_size
-        config = _pretrained_config(network)
+        config = pretrained_config(network)
         self.mean: tuple[float, ...] = tuple(config.get("mean", IMAGENET_DEFAULT_MEAN))
         self.std: tuple[float, ...] = tuple(config.get("std", IMAGENET_DEFAULT_STD))
         self.interpolation: str = config.get("interpolation", "bicubic")
@@ -99,12 +84,10 @@ class Backbone(nn.Module):
             with torch.enable_grad():  # only for the graph: no backward pass is run
                 feature_map = self(image)
         except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as reason:
-            made_for = _pretrained_config(self.network).get("input_size")
+            made_for = pretrained_config(self.network).get("input_size")
             fix = f" It was made for {made_for[-2]}×{made_for[-1]}." if made_for else ""
             size = f"{self.image_size}×{self.image_size}"
-            raise ConfigError(
-                f"Backbone {self.name!r} cannot read images of {size}: {_short(reason)}.{fix}"
-            ) from reason
+            raise ConfigError(f"Backbone {self.name!r} cannot read images of {size}: {short(reason)}.{fix}") from reason
         finally:
             for module, mode in modes.items():
                 module.training = mode
@@ -148,7 +131,7 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
     config = _registered_config(backbone)
     if weights == "pretrained":
         # `custom_load` is for the npz files of other frameworks; the hub's safetensors have timm's own names.
-        overlay = {"file": _fetch_from_hub(backbone, config), "custom_load": False}
+        overlay = {"file": fetch_from_hub(backbone, config), "custom_load": False}
         network = _create(backbone, config, image_size, pretrained=True, pretrained_cfg_overlay=overlay)
     elif weights == "none":
         network = _create(backbone, config, image_size)
@@ -162,43 +145,6 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
         if resample is not None:
             resample(img_size=image_size)
     return Backbone(network, image_size, backbone)
-
-
-def load_weights(network: nn.Module, file: str) -> None:
-    """Load a ``.safetensors`` file into ``network``; every name and shape has to fit, but for timm's classifier.
-
-    Tensors take the dtype of the network's own.
-
-    Raises:
-        WeightsError: If the file is missing or broken, or has names or shapes that differ.
-    """
-    path = Path(file).expanduser()
-    if not path.is_file():
-        raise WeightsError(f"There is no weights file {file}.")
-    try:
-        given = load_file(path)
-    except (SafetensorError, OSError) as reason:
-        raise WeightsError(f"{file} cannot be read as safetensors: {_short(reason)}.") from reason
-    classifier = _pretrained_config(network).get("classifier") or ()
-    dropped = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
-    given = {name: tensor for name, tensor in given.items() if not name.startswith(dropped)}
-    wanted = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith(dropped)}
-    problems = {
-        "missing from the file": [name for name in wanted if name not in given],
-        "unknown to the network": [name for name in given if name not in wanted],
-        "of another shape": [
-            f"{name} ({_shape(given[name])} in the file, {_shape(tensor)} in the network)"
-            for name, tensor in wanted.items()
-            if name in given and given[name].shape != tensor.shape
-        ],
-    }
-    told = "; ".join(f"{len(names)} {what}: {and_more(names, 3)}" for what, names in problems.items() if names)
-    if told:
-        raise WeightsError(
-            f"{file} does not fit {type(network).__name__}. Tensors {told}. The file must hold the weights of exactly "
-            "this timm model."
-        )
-    network.load_state_dict(given, strict=False)
 
 
 def _registered_config(name: str) -> PretrainedCfg:
@@ -219,52 +165,16 @@ def _create(name: str, config: PretrainedCfg, image_size: int, **options: Any) -
     try:
         network: nn.Module = timm.create_model(name, num_classes=0, **options)
     except OSError as reason:
-        raise WeightsError(f"The weights of {name!r} cannot be read: {_short(reason)}. {WAYS_OUT}") from reason
+        raise WeightsError(f"The weights of {name!r} cannot be read: {short(reason)}. {WAYS_OUT}") from reason
     except (TypeError, AssertionError, ValueError, RuntimeError) as reason:
         if "img_size" not in options:
             raise
         own = config.input_size[-1]
         raise ConfigError(
-            f"Backbone {name!r} cannot be built for images of {image_size}×{image_size}: {_short(reason)}. "
+            f"Backbone {name!r} cannot be built for images of {image_size}×{image_size}: {short(reason)}. "
             f"It was made for {own}×{own}."
         ) from reason
     return network
-
-
-def _fetch_from_hub(name: str, config: PretrainedCfg) -> str:
-    """Path of timm's safetensors file for this model, from the cache if it is there, else from the hub.
-
-    timm would do this by itself, but falls back on pickle, and tries for a minute where there is no network.
-    """
-    if not config.has_weights:
-        raise WeightsError(
-            f"timm has no pretrained weights for {name!r}. Take another backbone, pass --weights FILE (a .safetensors "
-            "file), or pass --weights none to start from random weights."
-        )
-    if not config.hf_hub_id:
-        raise WeightsError(
-            f"timm has the weights of {name!r} only as a file that could run code when loaded ({config.url}). "
-            f"Convert it, then pass --weights FILE. {HOW_TO_CONVERT}"
-        )
-    repository, _, revision = config.hf_hub_id.partition("@")
-    place: dict[str, Any] = {"repo_id": repository, "filename": "model.safetensors", "revision": revision or None}
-    try:
-        cached = huggingface_hub.try_to_load_from_cache(**place)
-        if isinstance(cached, str):
-            return cached
-        # One question without retries, so that a machine without network hears about it in seconds.
-        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(**place), timeout=_SECONDS_TO_ANSWER)
-        return str(huggingface_hub.hf_hub_download(**place))
-    except Exception as reason:  # every version of the hub's client has an exception tree of its own
-        raise WeightsError(
-            f"The pretrained weights of {name!r} cannot be fetched from the Hugging Face hub ({_short(reason)}). "
-            f"{WAYS_OUT}"
-        ) from reason
-
-
-def _pretrained_config(network: nn.Module) -> dict[str, Any]:
-    config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None) or {}
-    return asdict(config) if isinstance(config, PretrainedCfg) else dict(config)
 
 
 def _parameters_behind(output: Tensor) -> set[Tensor]:
@@ -281,13 +191,3 @@ def _parameters_behind(output: Tensor) -> set[Tensor]:
             met.add(node.variable)
         waiting.extend(following for following, _ in node.next_functions)
     return met
-
-
-def _shape(tensor: Tensor) -> str:
-    return "×".join(str(size) for size in tensor.shape) or "scalar"
-
-
-def _short(reason: BaseException) -> str:
-    """First line of an error, without the stop."""
-    lines = str(reason).strip().splitlines()
-    return lines[0].rstrip(".:") if lines else type(reason).__name__
