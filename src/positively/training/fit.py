@@ -111,6 +111,8 @@ def _tables(
         f"Learning from {len(learning):,} images, {learning.total(POSITIVE):,} positive labels; "
         f"{len(aside):,} images kept aside."
     )
+    if len(aside):
+        speak("Watch holdout_pu, on the images kept aside: lower is better. A PU loss itself is often negative.")
     return learning, aside
 
 
