@@ -162,6 +162,22 @@ def test_any_batch_is_finite(rows, classes, scale, seed, name):
     assert_finite(name, (logits.detach() * scale).requires_grad_(), states)
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"gamma": "abc"}, "PUMLC: option 'gamma' takes float, not 'abc'"),
+        ({"gamma": True}, "option 'gamma' takes float, not True"),
+        ({"temper": "foo"}, "option 'temper' takes 'logits' or 'spread', not 'foo'"),
+        ({"detach": 1}, "option 'detach' takes bool, not 1"),
+        ({"tau": "x"}, "option 'tau' takes float or NoneType, not 'x'"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_a_sentence(options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        losses.PUMLC(**options)
+    losses.PUMLC(gamma=1, tau=None, detach=False, temper="spread")
+
+
 # PU-MLC itself.
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -304,6 +305,52 @@ def test_mistakes_are_sentences(tags, tmp_path):
         po.fit(tags, out=str(tmp_path / "b"), **TINY | {"depth": "probe"})
     with pytest.raises(RunError, match="cannot be made"):
         po.fit(tags, out="/proc/none/run", **TINY)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("stop_epoch", 0),
+        ("batch_size", 1),
+        ("lr", -1.0),
+        ("lr", 0.0),
+        ("known_ratio", 0.0),
+        ("known_ratio", 2.0),
+        ("holdout", 1.0),
+        ("warmup", 1.0),
+        ("ema", 1.0),
+        ("seed", -1),
+        ("workers", -1),
+        ("image_size", 0),
+        ("learn_stages", -1),
+    ],
+)
+def test_a_number_that_cannot_work_is_a_sentence(name, value, tags, tmp_path):
+    with pytest.raises(ConfigError, match=rf"--{name.replace('_', '-')} must be .*, not {value}"):
+        po.fit(tags, out=str(tmp_path / "run"), **TINY | {name: value})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("epochs", range(1, 8))
+def test_a_schedule_may_be_as_short_as_a_step(epochs, tags, tmp_path):
+    po.fit(tags.select(range(8)), out=str(tmp_path / "run"), **TINY | {"epochs": epochs})
+    assert len(history(tmp_path / "run")) == epochs
+
+
+def test_a_run_is_not_resumed_with_another_table(unbroken, tags):
+    settings = TINY | {"ema": 0.9, "options": {"gamma": 0.3}}
+    with pytest.raises(RunError, match=r"other settings: table LabelTable\(29 images"):
+        po.fit(tags.select(range(1, 32)), out=str(unbroken), resume="auto", **settings)
+
+
+@pytest.mark.parametrize("name", ["config.json", "thresholds.json", "model.safetensors", "checkpoint/last"])
+def test_a_damaged_file_of_a_run_is_named(name, unbroken, scenes, tags, tmp_path):
+    shutil.copytree(unbroken, tmp_path / "run")
+    (tmp_path / "run" / name).write_text("{damaged")
+    with pytest.raises(RunError, match=name):
+        po.Run(tmp_path / "run").predict([scenes / "test" / "00000.png"])
+        po.fit(tags, out=str(tmp_path / "run"), resume="auto", **TINY | {"ema": 0.9, "options": {"gamma": 0.3}})
 
 
 def test_a_loss_that_is_no_number_stops_with_advice(tags, tmp_path):

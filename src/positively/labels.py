@@ -5,6 +5,7 @@ One convention everywhere: ``+1`` positive, ``0`` unknown, ``-1`` negative.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -114,6 +115,15 @@ class LabelTable:
     def __repr__(self) -> str:
         known = ", ".join(f"{self.total(state):,} {state.name.lower()}" for state in LabelState)
         return f"LabelTable({len(self):,} images × {len(self.classes):,} classes: {known})"
+
+    def digest(self) -> str:
+        """Short name of the table's contents: images, classes and states."""
+        code = hashlib.blake2b(repr((int(self.blank), self.classes)).encode(), digest_size=6)
+        code.update("\0".join(self.images).encode("utf-8", "surrogateescape"))
+        matrix = self.exceptions.sorted_indices()
+        for part in (matrix.indptr, matrix.indices, matrix.data):
+            code.update(part.tobytes())
+        return code.hexdigest()
 
     @property
     def paths(self) -> list[Path]:

@@ -1,5 +1,6 @@
 """The command line: one verb a file, imported when it is called, so that help costs no torch."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -44,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     except PositivelyError as error:
         if "--debug" in arguments:
             raise
-        print(error, file=sys.stderr)
+        if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":  # once, not from every process
+            print(error, file=sys.stderr)
         return 130 if type(error).__name__ == "InterruptedRunError" else 2
     except OSError as error:
         if "--debug" in arguments or error.filename is None:

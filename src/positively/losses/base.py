@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,19 @@ def options_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
+def check_option(owner: str, name: str, value: Any, kind: Any) -> None:
+    """Raise unless an option's value fits its annotation (numbers, switches, one of several words, or None)."""
+    choices = [choice for part in get_args(kind) or (kind,) for choice in get_args(part) or (part,)]
+    words = [choice for choice in choices if isinstance(choice, str)]
+    kinds = tuple(choice for choice in choices if isinstance(choice, type))
+    kinds += (int,) if float in kinds else ()
+    is_switch = isinstance(value, bool)
+    if value in words if isinstance(value, str) else isinstance(value, kinds) and (not is_switch or bool in kinds):
+        return
+    expected = " or ".join([repr(word) for word in words] or [kind.__name__ for kind in kinds if kind is not int])
+    raise ConfigError(f"{owner}: option '{name}' takes {expected}, not {value!r}.")
+
+
 class LossModule(nn.Module):
     """Thin module over a loss function: same options, same value.
 
@@ -49,6 +62,7 @@ class LossModule(nn.Module):
         for name, value in options.items():
             if name not in allowed:
                 raise ConfigError(f"{type(self).__name__} has no option '{name}'; it has {', '.join(allowed)}.")
+            check_option(type(self).__name__, name, value, allowed[name].annotation)
             if isinstance(value, Tensor):
                 self.register_buffer(name, value, persistent=False)
             else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from positively.errors import ConfigError
 from positively.losses import LOSSES
-from positively.losses.base import options_of
+from positively.losses.base import check_option, options_of
 from positively.methods.base import Depth, Method, RiskMethod, Start
 from positively.methods.pu_mlc import VariationalMethod
 
@@ -50,4 +50,7 @@ def create_method(name: str, **options: Any) -> Method:
     for option in options:
         if option not in allowed:
             raise ConfigError(f"Method '{name}' has no option '{option}'; it has {', '.join(allowed)}.")
+    own = inspect.signature(METHODS[name]).parameters
+    for option in options.keys() & own.keys():
+        check_option(f"Method '{name}'", option, options[option], own[option].annotation)
     return METHODS[name](**options)

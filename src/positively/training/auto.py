@@ -1,6 +1,7 @@
 """What 'auto' means: every choice left open, made from the table, the machine and the depth, and said aloud."""
 
 import os
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -19,8 +20,37 @@ _BATCH = {"probe": 256, "finetune": 64}
 _RATE = {"probe": 1e-3, "finetune": 1e-4}
 
 
+_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "epochs": (lambda value: value >= 1, "at least 1"),
+    "stop_epoch": (lambda value: value >= 1, "at least 1"),
+    "batch_size": (lambda value: value >= 2, "at least 2"),
+    "image_size": (lambda value: value >= 8, "at least 8"),
+    "learn_stages": (lambda value: value >= 0, "at least 0"),
+    "workers": (lambda value: value >= 0, "at least 0"),
+    "seed": (lambda value: value >= 0, "at least 0"),
+    "nodes": (lambda value: value >= 1, "at least 1"),
+    "lr": (lambda value: value > 0, "above 0"),
+    "clip_norm": (lambda value: value > 0, "above 0"),
+    "weight_decay": (lambda value: value >= 0, "at least 0"),
+    "checkpoint_minutes": (lambda value: value >= 0, "at least 0"),
+    "known_ratio": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
+    "holdout": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "warmup": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "ema": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+}
+
+
+def check_ranges(config: TrainConfig) -> None:
+    """Refuse numbers that cannot work."""
+    for name, (is_right, words) in _RANGES.items():
+        value = getattr(config, name)
+        if value is not None and not is_right(value):
+            raise ConfigError(f"--{name.replace('_', '-')} must be {words}, not {value}.")
+
+
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device) -> TrainConfig:
     """Fill in everything that was left open."""
+    check_ranges(config)
     on_gpu = device.type != "cpu"
     depth: Depth = config.depth if config.depth != "auto" else ("finetune" if on_gpu else "probe")
     if depth == "probe" and config.weights == "none":

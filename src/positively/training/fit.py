@@ -14,7 +14,7 @@ from positively.calibration import choose_thresholds
 from positively.data.loading import Features, Images
 from positively.data.overlap import image_hashes
 from positively.data.transforms import ImageTransform
-from positively.errors import ConfigError, TableError
+from positively.errors import ConfigError, RunError, TableError
 from positively.features import extract
 from positively.labels import POSITIVE, LabelTable
 from positively.methods import Method, Start, create_method
@@ -59,8 +59,7 @@ def train(
 
     name = f"{Path(table.source).stem}-{config.method}"
     resume = config.resume == "auto"
-    place = str(RunFolder.open(config.out, name, resume).path) if fabric.is_global_zero else ""
-    folder = RunFolder(fabric.broadcast(place))
+    folder = _folder(config, name, fabric)
     learning, aside = _tables(table, config, method, speak)
     if fabric.is_global_zero and not (resume and folder.config.exists()):
         folder.write_config(config, reading or {})
@@ -87,6 +86,20 @@ def train(
         speak(f"The run is in {folder.path}.")
     fabric.barrier()
     return folder.path
+
+
+def _folder(config: TrainConfig, name: str, fabric: Fabric) -> RunFolder:
+    """Open the run folder on the first process; if that fails, all of them say so and stop."""
+    place, problem = "", ""
+    if fabric.is_global_zero:
+        try:
+            place = str(RunFolder.open(config.out, name, resume=config.resume == "auto").path)
+        except RunError as error:
+            problem = str(error)
+    place, problem = fabric.broadcast((place, problem))
+    if problem:
+        raise RunError(problem)
+    return RunFolder(place)
 
 
 def _tables(

@@ -166,7 +166,8 @@ class Loop:
         }
 
     def _comparable(self) -> dict[str, Any]:
-        return {name: v for name, v in asdict(self.config).items() if name not in NOT_PART_OF_THE_RESULT}
+        settings = {name: v for name, v in asdict(self.config).items() if name not in NOT_PART_OF_THE_RESULT}
+        return {**settings, "table": f"{self.samples.table!r} {self.samples.table.digest()}"}
 
     def save(self) -> None:
         """Write the checkpoint, on the first process."""

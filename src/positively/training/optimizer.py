@@ -22,8 +22,10 @@ def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
 
 def make_schedule(optimizer: Optimizer, config: TrainConfig, steps: int) -> LRScheduler:
     """Learning rate over ``steps`` steps. One-cycle also cycles Adam's momentum, as in the reference."""
-    if config.schedule == "onecycle" and steps > 1:
-        return OneCycleLR(optimizer, max_lr=config.lr or 0.0, total_steps=steps, pct_start=config.warmup)
+    if config.schedule == "onecycle" and steps >= 4:
+        # torch divides by the length of each phase: both need a step.
+        rise = min(max(config.warmup, 2 / steps), 1 - 1 / steps)
+        return OneCycleLR(optimizer, max_lr=config.lr or 0.0, total_steps=steps, pct_start=rise)
     rising = max(1, round(config.warmup * steps))
 
     def factor(step: int) -> float:

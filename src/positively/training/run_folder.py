@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,13 @@ class RunFolder:
 
     def read_thresholds(self, classes: list[str]) -> npt.NDArray[np.float64]:
         """One threshold a class, in the order of ``classes``."""
-        known = json.loads(self.thresholds.read_text(encoding="utf-8"))
-        return np.array([known[name] for name in classes], dtype=np.float64)
+        try:
+            known = json.loads(self.thresholds.read_text(encoding="utf-8"))
+            return np.array([known[name] for name in classes], dtype=np.float64)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(
+                f"{self.thresholds} does not give each class a threshold ({error}). Mend it, or train the run again."
+            ) from None
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last checkpoint in one step."""
@@ -111,7 +117,10 @@ class RunFolder:
         """Last checkpoint, if there is one. Plain tensors and numbers only: nothing in it can run code."""
         if not self.checkpoint.exists():
             return None
-        state: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, UnpicklingError):
+            raise RunError(f"{self.checkpoint} is damaged. Delete {self.path} and train again.") from None
         return state
 
 

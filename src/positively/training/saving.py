@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -46,8 +47,12 @@ def load_facts(folder: RunFolder) -> dict[str, Any]:
     if not folder.is_finished:
         hint = " Go on with --resume auto." if folder.checkpoint.exists() else ""
         raise RunError(f"{folder.path} holds no finished run.{hint}")
-    facts: dict[str, Any] = json.loads(folder.model.read_text(encoding="utf-8"))
-    if facts["format"] > FORMAT:
+    try:
+        facts: dict[str, Any] = json.loads(folder.model.read_text(encoding="utf-8"))
+        is_newer = facts["format"] > FORMAT
+    except (ValueError, KeyError, TypeError):
+        raise RunError(f"{folder.model} is damaged. Train the run again, with --resume auto it is quick.") from None
+    if is_newer:
         raise RunError(
             f"{folder.path} was written by positively {facts['positively']}; this is {positively.__version__}. "
             "Update it: pip install -U positively."
@@ -65,7 +70,13 @@ def load_model(folder: RunFolder, facts: dict[str, Any], backbone: nn.Module | N
         pooling=facts["pooling"],
         lgconv=facts["lgconv"],
     )
-    classifier.load_state_dict(load_file(folder.weights))
+    try:
+        classifier.load_state_dict(load_file(folder.weights))
+    except (SafetensorError, RuntimeError):
+        raise RunError(
+            f"{folder.weights} is damaged, or does not belong to {folder.model}. Train again: with --resume auto "
+            "it is quick."
+        ) from None
     return classifier.eval().to(memory_format=torch.channels_last)
 
 
