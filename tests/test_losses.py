@@ -169,7 +169,7 @@ def test_any_batch_is_finite(rows, classes, scale, seed, name):
         ({"gamma": True}, "option 'gamma' takes float, not True"),
         ({"temper": "foo"}, "option 'temper' takes 'logits' or 'spread', not 'foo'"),
         ({"detach": 1}, "option 'detach' takes bool, not 1"),
-        ({"tau": "x"}, "option 'tau' takes float or NoneType, not 'x'"),
+        ({"tau": "x"}, "option 'tau' takes float or None, not 'x'"),
     ],
 )
 def test_a_wrong_value_of_an_option_is_a_sentence(options, sentence):

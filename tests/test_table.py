@@ -547,3 +547,11 @@ def test_no_contents_whatever_end_in_anything_but_a_sentence(content: bytes) -> 
             read(Path(name), content)
         except PositivelyError as error:
             assert str(error)
+
+
+def test_a_typo_in_the_split_column_is_an_error_with_its_line(tmp_path):
+    for name in "abc":
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{name}.png")
+    (tmp_path / "tags.csv").write_text("image,tags,split\na.png,dog,train\nb.png,dog,tset\nc.png,cat,train\n")
+    with pytest.raises(TableError, match=r"line 3: the split 'tset' is none of train, val and test"):
+        read_table(tmp_path / "tags.csv")

@@ -385,5 +385,5 @@ def test_ctrl_c_in_a_real_terminal_session_leaves_a_checkpoint(scenes, environme
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Stopped after epoch" in errors and "Traceback" not in errors
+    assert process.returncode == 130 and "Stopped in epoch" in errors and "Traceback" not in errors
     assert (out / "checkpoint" / "last").exists()

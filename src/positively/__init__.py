@@ -32,3 +32,7 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"positively.{name}")
     raise AttributeError(f"module 'positively' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS, "__version__"})

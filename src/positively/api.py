@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from torch import nn
 
@@ -12,6 +12,7 @@ from positively.data.options import ReadOptions
 from positively.data.table import read_table
 from positively.errors import ConfigError
 from positively.labels import LabelTable
+from positively.losses.base import check_option
 from positively.predict import Run
 from positively.training.config import TrainConfig
 from positively.training.fit import train
@@ -28,8 +29,7 @@ def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **o
         quiet: Print nothing.
         **options: Fields of :class:`positively.data.options.ReadOptions`, such as ``images="photos/"``.
     """
-    _check_names(options, ReadOptions, "read")
-    table, notes = read_table(path, ReadOptions(**options))
+    table, notes = read_table(path, ReadOptions(**_checked(options, ReadOptions, "read")))
     if not quiet:
         print("\n".join(notes))
     return table.split(split) if split else table
@@ -38,8 +38,8 @@ def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **o
 def fit(
     table: LabelTable,
     *,
-    method: str = "pu-mlc",
-    backbone: str | nn.Module = "auto",
+    method: str | None = None,
+    backbone: str | nn.Module | None = None,
     config: TrainConfig | None = None,
     **options: Any,
 ) -> Run:
@@ -47,20 +47,29 @@ def fit(
 
     Args:
         table: Tags of the training images.
-        method: Name of the method.
-        backbone: Name of a timm model, or a module that maps images B×3×H×W to a feature map or vectors.
-        config: A whole configuration, in place of single options.
+        method: Name of the method; default: pu-mlc.
+        backbone: Name of a timm model, or a module that maps images B×3×H×W to a feature map or vectors; the module is
+            trained in place. Default: what suits the machine.
+        config: A whole configuration; what is given beside it wins.
         **options: Fields of :class:`positively.training.config.TrainConfig`, such as ``epochs=10``.
     """
-    _check_names(options, TrainConfig, "fit")
+    if not isinstance(table, LabelTable):
+        raise ConfigError(f"fit takes a table, not {table!r}; read it first: po.read('tags.csv', images='photos/').")
     module = backbone if isinstance(backbone, nn.Module) else None
     name = type(backbone).__name__ if isinstance(backbone, nn.Module) else backbone
-    settings = replace(config, **options) if config else TrainConfig(method=method, backbone=name, **options)
+    named = {"method": method, "backbone": name}
+    options |= {key: value for key, value in named.items() if value is not None}
+    settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "fit"))
     return Run(train(table, settings, backbone=module), backbone=module)
 
 
-def _check_names(options: dict[str, Any], kind: type, function: str) -> None:
-    known = [field.name for field in fields(kind)]
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"{function} has no option '{name}'; it has {', '.join(known)}.")
+def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:
+    """Options whose names and values the dataclass knows; paths become text."""
+    hints = get_type_hints(kind)
+    checked = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+    for name, value in checked.items():
+        if name not in hints:
+            raise ConfigError(f"{function} has no option '{name}'; it has {', '.join(hints)}.")
+        if not isinstance(value, dict):
+            check_option(function, name, value, hints[name])
+    return checked

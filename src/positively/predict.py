@@ -17,7 +17,7 @@ from positively.data.images import find_broken, is_image_name
 from positively.data.loading import Features, Images
 from positively.data.overlap import image_hashes, refuse_known
 from positively.data.transforms import ImageTransform
-from positively.errors import ImageError, MetricError, RunError, and_more
+from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more
 from positively.features import extract
 from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
@@ -148,6 +148,8 @@ class Run:
         batch_size: int = 64,
     ) -> Iterator[Prediction]:
         """As :meth:`predict`, one after the other, for any number of images."""
+        if top is not None and top < 1:
+            raise ConfigError(f"The number of best tags is at least 1, not {top}.")
         load_facts(self.folder)  # a run that cannot be used is said before any image is looked at
         chunk: list[str] = []
         chunk_size = batch_size * 16
@@ -183,9 +185,11 @@ def find_images(places: Sequence[str | Path]) -> list[str]:
     found: list[str] = []
     for place in map(Path, places):
         if place.is_dir():
-            found += sorted(str(p) for p in place.rglob("*") if is_image_name(p.name))
+            found += sorted(str(p) for p in place.rglob("*") if is_image_name(p.name) and p.is_file())
         elif place.exists():
             found.append(str(place))
         else:
             raise ImageError(f"{place}: no such file or folder.")
+    if not found:
+        raise ImageError(f"There are no images under {and_more(places)}.")
     return found

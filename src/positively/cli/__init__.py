@@ -48,10 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
         if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":  # once, not from every process
             print(error, file=sys.stderr)
         return 130 if type(error).__name__ == "InterruptedRunError" else 2
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
-        if "--debug" in arguments or error.filename is None:
+        if "--debug" in arguments:
             raise
-        print(f"{error.filename}: {error.strerror}.", file=sys.stderr)
+        print(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)

@@ -67,6 +67,10 @@ class _Column:
         return sum(map(is_image_name, self.values)) * 2 > len(self.values)
 
     @property
+    def names_a_split(self) -> bool:
+        return any(value.casefold() in SPLITS for value in self.values)
+
+    @property
     def is_splits(self) -> bool:
         return bool(self.values) and all(value.casefold() in SPLITS for value in self.values)
 
@@ -141,8 +145,10 @@ class _Finder:
         return next(iter([*by_contents, *named]), None)
 
     def _find_split(self) -> int | None:
-        named = self._named(_SPLIT_NAMES) if self.raw.has_header else self.free
-        return next((i for i in named if self.columns[i].is_splits), None)
+        if not self.raw.has_header:
+            return next((i for i in self.free if self.columns[i].is_splits), None)
+        # One 'train' makes it a split column: a typo in another cell is an error, never a test row that is trained on.
+        return next((i for i in self._named(_SPLIT_NAMES) if self.columns[i].names_a_split), None)
 
     def _find_absent(self) -> int | None:
         return next((i for i in self._named(_ABSENT_NAMES) if not self.columns[i].is_states), None)

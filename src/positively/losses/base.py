@@ -40,10 +40,12 @@ def check_option(owner: str, name: str, value: Any, kind: Any) -> None:
     kinds = tuple(choice for choice in choices if isinstance(choice, type))
     kinds += (int,) if float in kinds else ()
     is_switch = isinstance(value, bool)
-    if value in words if isinstance(value, str) else isinstance(value, kinds) and (not is_switch or bool in kinds):
+    if isinstance(value, str) and value in words:
+        return
+    if isinstance(value, kinds) and (not is_switch or bool in kinds):
         return
     expected = " or ".join([repr(word) for word in words] or [kind.__name__ for kind in kinds if kind is not int])
-    raise ConfigError(f"{owner}: option '{name}' takes {expected}, not {value!r}.")
+    raise ConfigError(f"{owner}: option '{name}' takes {expected.replace('NoneType', 'None')}, not {value!r}.")
 
 
 class LossModule(nn.Module):

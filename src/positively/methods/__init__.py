@@ -1,7 +1,7 @@
 """Methods: whole systems, each a loss with what belongs to it."""
 
 from positively.methods.base import Depth, Draw, Method, Start
-from positively.methods.registry import METHODS, create_method, default_options, default_start, method_options
+from positively.methods.registry import METHODS, create_method, default_start, fitting_options, method_options
 
 __all__ = [
     "METHODS",
@@ -10,7 +10,7 @@ __all__ = [
     "Method",
     "Start",
     "create_method",
-    "default_options",
     "default_start",
+    "fitting_options",
     "method_options",
 ]

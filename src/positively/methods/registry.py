@@ -25,9 +25,15 @@ METHODS: dict[str, Callable[..., Method]] = {
 _PROBE_OPTIONS: dict[str, dict[str, Any]] = {"pu-mlc": {"gamma": 0.2, "tau": 1.0}}
 
 
-def default_options(name: str, depth: Depth) -> dict[str, Any]:
-    """Options of a method at this depth for a user who gives none; empty means as published."""
-    return dict(_PROBE_OPTIONS.get(name, {})) if depth == "probe" else {}
+def fitting_options(name: str, depth: Depth, given: dict[str, Any]) -> dict[str, Any]:
+    """Options of a method at this depth: what suits it, under what the user gives; nothing else means as published.
+
+    Whoever gives an option of the adaptive temperature wants it.
+    """
+    fitting = dict(_PROBE_OPTIONS.get(name, {})) if depth == "probe" else {}
+    if given.keys() & {"alpha", "temper", "tau_min", "std"}:
+        fitting.pop("tau", None)
+    return fitting | given
 
 
 def default_start(depth: Depth) -> Start:

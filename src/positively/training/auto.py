@@ -9,7 +9,7 @@ import torch
 
 from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.methods import Depth, default_options, default_start
+from positively.methods import Depth, default_start, fitting_options
 from positively.training.config import TrainConfig
 from positively.training.runtime import precision_for
 
@@ -64,7 +64,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device) -> Tra
     return replace(
         config,
         depth=depth,
-        options=config.options or default_options(config.method, depth),
+        options=fitting_options(config.method, depth, config.options),
         backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
         image_size=config.image_size or (448 if on_gpu else 224),
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_start),
@@ -84,7 +84,7 @@ def choices(before: TrainConfig, after: TrainConfig) -> str:
     said = []
     for field in fields(before):
         chosen = getattr(after, field.name)
-        if getattr(before, field.name) in (None, "auto", {}) and chosen not in (None, "auto", {}):
+        if getattr(before, field.name) != chosen:
             said.append(f"{field.name} {chosen:g}" if isinstance(chosen, float) else f"{field.name} {chosen}")
     return ", ".join(said)
 

@@ -40,7 +40,7 @@ class MethodOptions:
     """pu-mlc, vpu, upu, nnpu, bce (known labels only) or assume-negative (unknown labels called negative)."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
-    published, but for 'probe', where pu-mlc takes gamma 0.2 without temperature."""
+    published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
     start: Literal["auto", "usual", "prior"] = "auto"
     """Start of the head: random weights ('usual'), or zero weights with biases at the class frequencies ('prior')."""
     known_ratio: float = 1.0

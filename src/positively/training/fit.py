@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ from positively.training.score import sigmoid
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+_print = partial(print, flush=True)  # in step with the progress, which goes to the other stream
+
 
 def train(
     table: LabelTable,
@@ -39,7 +42,7 @@ def train(
     backbone: nn.Module | None = None,
     fabric: Fabric | None = None,
     reading: dict[str, Any] | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = _print,
 ) -> Path:
     """Train a classifier and return its run folder.
 
@@ -58,16 +61,16 @@ def train(
     speak(f"Chosen: {choices(asked, config)}.")
 
     name = f"{Path(table.source).stem}-{config.method}"
-    resume = config.resume == "auto"
     folder = _folder(config, name, fabric)
     learning, aside = _tables(table, config, method, speak)
-    if fabric.is_global_zero and not (resume and folder.config.exists()):
-        folder.write_config(config, reading or {})
 
     classifier = _classifier(config, learning, backbone)
     samples, samples_aside = _samples(config, classifier, learning, aside, fabric, speak)
     loop = Loop(fabric, config, method, classifier, samples, samples_aside, folder)
     loop.restore(speak)
+    # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
+    if fabric.is_global_zero and not (config.resume == "auto" and folder.checkpoint.exists()):
+        folder.write_config(config, reading or {})
     loop.run()
     if fabric.is_global_zero:
         hashes = image_hashes(learning), image_hashes(aside)

@@ -86,7 +86,7 @@ class Loop:
                     if interruption.agreed(self.fabric):
                         self.save()
                         raise InterruptedRunError(
-                            f"Stopped after epoch {self.epoch + 1}, step {self.step} of {self.steps}. "
+                            f"Stopped in epoch {self.epoch + 1}, after step {self.step} of {self.steps}. "
                             f"Go on with the same command and --out {self.folder.path} --resume auto"
                         )
                     if time.monotonic() - saved > 60 * self.config.checkpoint_minutes:

@@ -111,7 +111,10 @@ class RunFolder:
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last checkpoint in one step."""
-        write_with(self.checkpoint, lambda temporary: torch.save(state, temporary))
+        try:
+            write_with(self.checkpoint, lambda temporary: torch.save(state, temporary))
+        except RuntimeError as error:  # torch's own writer, where there is no room
+            raise RunError(f"{self.checkpoint} cannot be written (is the disk full?): {error}") from None
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """Last checkpoint, if there is one. Plain tensors and numbers only: nothing in it can run code."""

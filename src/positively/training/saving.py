@@ -99,7 +99,7 @@ A tag is predicted where its score reaches the class's threshold (`thresholds.js
 training. Scores order images by how likely they carry a tag; they are not probabilities.
 
     positively predict {folder.path} photo.jpg
-    positively evaluate {folder.path} test.csv
+    positively evaluate {folder.path} test.csv --blank negative
 
 The last epoch:
 
