@@ -182,6 +182,13 @@ def test_testing_on_training_images_is_refused_even_under_another_name(complete,
         po.Run(unbroken).evaluate(table)
 
 
+def test_without_its_list_of_images_a_run_is_not_evaluated(unbroken, scenes, tmp_path):
+    shutil.copytree(unbroken, tmp_path / "run")
+    (tmp_path / "run" / "images.csv").unlink()
+    with pytest.raises(RunError, match=r"images.csv is missing"):
+        po.Run(tmp_path / "run").evaluate(po.read(scenes / "test.csv", blank="negative", quiet=True))
+
+
 def test_a_test_table_without_negatives_is_refused(unbroken, scenes):
     with pytest.raises(MetricError, match=r"test.csv only lists tags; if they are complete, pass --blank negative"):
         po.Run(unbroken).evaluate(po.read(scenes / "test.csv", quiet=True))

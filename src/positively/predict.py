@@ -29,6 +29,9 @@ from positively.training.score import score, sigmoid
 
 Scores = npt.NDArray[np.float64]
 
+# Images looked at before the first of them is scored: broken ones are found before anything is printed of the rest.
+_CHUNK_IMAGES = 1024
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -132,11 +135,9 @@ class Run:
         top: int | None = None,
         skip_broken: bool = False,
         workers: int = 0,
-        batch_size: int = 64,
     ) -> list[Prediction]:
         """Tags of images: those whose score reaches their threshold, or the ``top`` best, best first."""
-        predictions = self.stream(images, top=top, skip_broken=skip_broken, workers=workers, batch_size=batch_size)
-        return list(predictions)
+        return list(self.stream(images, top=top, skip_broken=skip_broken, workers=workers))
 
     def stream(
         self,
@@ -145,17 +146,15 @@ class Run:
         top: int | None = None,
         skip_broken: bool = False,
         workers: int = 0,
-        batch_size: int = 64,
     ) -> Iterator[Prediction]:
         """As :meth:`predict`, one after the other, for any number of images."""
         if top is not None and top < 1:
             raise ConfigError(f"The number of best tags is at least 1, not {top}.")
         load_facts(self.folder)  # a run that cannot be used is said before any image is looked at
         chunk: list[str] = []
-        chunk_size = batch_size * 16
         for image in images:
             chunk.append(str(image))
-            if len(chunk) == chunk_size:
+            if len(chunk) == _CHUNK_IMAGES:
                 yield from self._predict(chunk, top, skip_broken, workers)
                 chunk = []
         if chunk:

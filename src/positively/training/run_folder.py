@@ -91,7 +91,7 @@ class RunFolder:
     def read_images(self) -> dict[str, str]:
         """Content hash → name of every image the run learned from."""
         if not self.images.exists():
-            return {}
+            raise RunError(f"{self.images} is missing, so that nobody can tell which images the run learned from.")
         with self.images.open(encoding="utf-8", newline="") as file:
             return {row["hash"]: row["image"] for row in csv.DictReader(file)}
 
