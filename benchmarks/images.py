@@ -36,7 +36,7 @@ def main() -> None:
                 photo(width, height, seed).save(path, quality=90)
 
             def load_ours(paths: list[Path] = paths) -> list[torch.Tensor]:
-                return [torch.from_numpy(ours(path)).permute(2, 0, 1) for path in paths]
+                return [torch.from_numpy(ours(path).copy()).permute(2, 0, 1) for path in paths]
 
             def load_peer(paths: list[Path] = paths) -> list[torch.Tensor]:
                 return [peer(Image.open(path).convert("RGB")) for path in paths]

@@ -24,8 +24,8 @@ def measure(tasks: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict
 
 
 def ratio_table(title: str, seconds: Mapping[str, float]) -> str:
-    """Plain-text table; the first task is ours, and each other one is given as a multiple of its time."""
+    """Plain-text table; each task's time is also given as a multiple of the first one's."""
     ours = next(iter(seconds.values()))
     width = max(len(title), *(len(name) for name in seconds))
     rows = [f"{name:<{width}}  {1000 * time:10.1f} ms  {time / ours:7.2f} ×" for name, time in seconds.items()]
-    return "\n".join([f"{title:<{width}}  {'best run':>13}  {'to ours':>9}", *rows])
+    return "\n".join([f"{title:<{width}}  {'best run':>13}  {'to first':>9}", *rows])
