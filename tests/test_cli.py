@@ -2,7 +2,6 @@
 
 import csv
 import json
-import time
 
 import pytest
 import yaml
@@ -20,16 +19,9 @@ def run(scenes, tmp_path_factory):
     return out
 
 
-def test_every_verb_has_help_in_under_half_a_second(positively):
+def test_every_verb_has_help(positively):
     for words in ([], *([verb] for verb in VERBS)):
-        # The best of three: the machine may be busy, the program may not be slow.
-        seconds = []
-        for _ in range(3):
-            began = time.perf_counter()
-            shown = positively(*words, "--help").stdout
-            seconds.append(time.perf_counter() - began)
-        assert "usage: positively" in shown
-        assert min(seconds) < 0.5
+        assert "usage: positively" in positively(*words, "--help").stdout
 
 
 def test_training_says_what_it_understood_and_what_it_chose(scenes, tmp_path, capsys):
