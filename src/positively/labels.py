@@ -18,7 +18,6 @@ from scipy import sparse
 from positively.errors import LabelError, and_more
 
 States = npt.NDArray[np.int8]
-Rows = npt.NDArray[np.int64]
 
 # Rows that are made dense at once when a whole table has to be walked through.
 _CHUNK_ENTRIES = 8_000_000

@@ -21,13 +21,11 @@ class Parser(ArgumentParser):
     def __init__(self, verb: str, positional: str, description: str) -> None:
         usage = f"positively {verb} {positional} [options]"
         super().__init__(prog=f"positively {verb}", usage=usage, description=description, allow_abbrev=False)
-        self._switches = {"help"}
-        self._groups: list[type] = []
+        self._switches: set[str] = set()
 
     def add_group(self, group: type) -> None:
         """Add the fields of a dataclass as options, under its docstring."""
         self.add_class_arguments(group)
-        self._groups.append(group)
         self._switches |= {field.name for field in fields(group) if field.type in (bool, "bool", "bool | None")}
 
     def add_switch(self, name: str, help: str) -> None:
@@ -46,7 +44,7 @@ class Parser(ArgumentParser):
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
         is_bare = not equals and not (following and following[0] in ("true", "false", "null"))
-        return f"--{name}=true" if is_bare and name in self._switches - {"help"} else f"--{name}{equals}{value}"
+        return f"--{name}=true" if is_bare and name in self._switches else f"--{name}{equals}{value}"
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the parser's complaint as a sentence."""

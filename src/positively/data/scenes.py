@@ -6,7 +6,7 @@ that are there. Some digits are more common than others and each has its favouri
 unevenly. Train and test scenes are made from different people's handwriting.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -116,4 +116,4 @@ def write_scenes(
     lines = [f"{name},{';'.join(CLASSES[c] for c in row)}\n" for name, row in zip(names, labels, strict=True)]
     write_text(folder / f"{part}.csv", "image,tags\n" + "".join(lines))
     table = LabelTable.from_positives(names, CLASSES, labels, blank=NEGATIVE)
-    return LabelTable(names, CLASSES, table.exceptions, NEGATIVE, root=folder, source=f"{part}.csv")
+    return replace(table, root=folder, source=f"{part}.csv")

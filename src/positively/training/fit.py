@@ -177,11 +177,15 @@ def _samples(
             speak(f"Features: {done:,} of {todo:,} images.")
 
     classifier.to(fabric.device)
-    kept = []
-    for part in (learning, aside):
-        # The first process computes what is missing, the others find it on disk.
-        if fabric.is_global_zero:
-            extract(classifier, part, transform, store=store, workers=config.workers or 0, progress=progress)
+
+    def features(part: LabelTable) -> Features:
+        workers = config.workers or 0
+        return Features(part, extract(classifier, part, transform, store=store, workers=workers, progress=progress))
+
+    # The first process computes what is missing, the others wait and find it on disk.
+    if not fabric.is_global_zero:
         fabric.barrier()
-        kept.append(Features(part, extract(classifier, part, transform, store=store)))
-    return kept[0], kept[1]
+    kept = features(learning), features(aside)
+    if fabric.is_global_zero:
+        fabric.barrier()
+    return kept
