@@ -8,8 +8,9 @@ import torch
 
 import positively as po
 from positively.data.transforms import ImageTransform
+from positively.errors import ConfigError
 from positively.features import FeatureStore, extract, fingerprint
-from positively.models import create_classifier
+from positively.models import LgConv, create_classifier
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +98,76 @@ def test_a_half_written_or_foreign_file_is_passed_over(tmp_path):
 
 
 def test_the_store_is_bounded_and_drops_the_oldest(tmp_path):
-    store = FeatureStore(tmp_path / "key", max_bytes=3000)
-    for first in range(0, 50, 10):
-        store.add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
+    for first in range(0, 50, 10):  # one store a process
+        FeatureStore(tmp_path / "key", max_bytes=3000).add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
     assert sum(path.stat().st_size for path in (tmp_path / "key").iterdir()) <= 3000
     fresh = FeatureStore(tmp_path / "key")
     assert not fresh.missing(codes(40, 10)) and fresh.missing(codes(0, 10)) == set(codes(0, 10))
+
+
+def test_what_a_process_uses_is_not_dropped_under_it(tmp_path):
+    FeatureStore(tmp_path / "key").add(codes(0, 10), np.ones((10, 20), dtype=np.float32))
+    store = FeatureStore(tmp_path / "key", max_bytes=1000)
+    assert store.missing(codes(0, 20)) == set(codes(10, 10))
+    store.add(codes(10, 10), np.zeros((10, 20), dtype=np.float32))
+    assert store.get(codes(5, 10))[:].sum() == 100
+
+
+def test_features_that_cannot_be_kept_are_refused_before_the_work(classifier, table, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSITIVELY_CACHE_GB", "1e-6")
+    with pytest.raises(ConfigError, match="POSITIVELY_CACHE_GB"):
+        extract(classifier, table, ImageTransform(48), store=tmp_path)
+    monkeypatch.setenv("POSITIVELY_CACHE_GB", "plenty")
+    with pytest.raises(ConfigError, match="not 'plenty'"):
+        extract(classifier, table, ImageTransform(48), store=tmp_path)
+
+
+def test_large_features_are_mapped_and_give_the_same_rows(tmp_path, monkeypatch):
+    values = np.random.default_rng(0).normal(size=(30, 2, 3, 3)).astype(np.float16)
+    for first in range(0, 30, 10):
+        FeatureStore(tmp_path / "key").add(codes(first, 10), values[first : first + 10])
+    order = np.random.default_rng(1).permutation(30)
+    names = [codes(i, 1)[0] for i in order]
+    in_memory = FeatureStore(tmp_path / "key").get(names)
+    monkeypatch.setattr("positively.features.store._IN_MEMORY_BYTES", 0)
+    mapped = FeatureStore(tmp_path / "key").get(names)
+    assert not isinstance(mapped, np.ndarray) and mapped[[3]].dtype == np.float16
+    np.testing.assert_array_equal(mapped[[7, 7, 0, 29]], values[order[[7, 7, 0, 29]]])
+    np.testing.assert_array_equal(mapped[:], in_memory)
+
+
+@pytest.mark.parametrize(
+    "backbone", ["positively_tiny", "test_resnet", "test_efficientnet", "test_convnext", "test_byobnet"]
+)
+def test_kept_maps_and_the_part_that_learns_give_the_networks_logits(backbone, table, tmp_path):
+    torch.manual_seed(0)
+    model = create_classifier(backbone, 3, "none", 48, depth="tail").eval()
+    pixels = torch.from_numpy(np.stack([ImageTransform(48)(path) for path in table.paths[:4]])).permute(0, 3, 1, 2)
+    with torch.inference_mode():
+        expected = model(pixels)
+        features = model.features(pixels)
+        torch.testing.assert_close(model.learner(features), expected, rtol=1e-4, atol=1e-5)
+    kept = torch.from_numpy(extract(model, table.select(range(4)), ImageTransform(48), store=tmp_path)[:])
+    assert kept.dtype == torch.float16
+    torch.testing.assert_close(kept, features.half())
+    model.learner.train()
+    learning = {id(p) for p in model.parameters() if p.requires_grad}
+    assert learning == {id(p) for p in model.learner.parameters() if p.requires_grad}, "what learns is in the learner"
+
+
+def test_a_network_that_is_no_chain_is_a_sentence():
+    with pytest.raises(ConfigError, match="depth 'tail'"):
+        create_classifier("test_vit", 3, "none", 160, depth="tail")
+    with pytest.raises(ConfigError, match="5 stages"):
+        create_classifier("test_resnet", 3, "none", 48, depth="tail", learn_stages=9)
+
+
+def test_at_the_tail_only_stages_that_learn_get_global_branches_and_the_kept_maps_stay_the_same(table, tmp_path):
+    plain = create_classifier("resnet18", 3, "none", 64, depth="tail")
+    torch.manual_seed(0)
+    branched = create_classifier("resnet18", 3, "none", 64, depth="tail", lgconv=True)
+    names = [name for name, module in branched.backbone.network.named_modules() if isinstance(module, LgConv)]
+    assert len(names) == 4 and all(name.startswith("layer4") for name in names)
+    assert fingerprint(*plain.feature_source) != fingerprint(*branched.feature_source), "other random weights"
+    branched.backbone.network.load_state_dict(plain.backbone.network.state_dict(), strict=False)
+    assert fingerprint(*plain.feature_source) == fingerprint(*branched.feature_source)

@@ -236,6 +236,42 @@ class LabelTable:
             parts.append(sparse.csr_array(self.states(rows) * known - np.int8(blank)))
         return replace(self, exceptions=sparse.csr_array(sparse.vstack(parts, format="csr")), blank=blank)
 
+    def with_flipped_positives(self, share: float, seed: int = 0) -> LabelTable:
+        """Label noise as it happens (figure 1b of the paper): this share of the positives is called negative.
+
+        One draw a positive, so that smaller shares are nested in larger ones. On a table that only lists tags, where
+        the flipped ones would be the only negatives, use :meth:`with_known_ratio` instead: there they are missing.
+
+        >>> table = LabelTable.from_positives(["a.jpg", "b.jpg"], ["cat", "dog"], [[0], [0, 1]], blank=NEGATIVE)
+        >>> table.with_flipped_positives(1.0).total(POSITIVE)
+        0
+        """
+        if not 0.0 <= share <= 1.0:
+            raise LabelError(f"The share of positives to flip lies between 0 and 1, not {share}.")
+        if not self.has_negatives:
+            raise LabelError(f"{self.source} has no negative labels, so that no positive can be flipped to one.")
+        flipped = self.exceptions.sorted_indices()
+        is_positive = flipped.data == POSITIVE - self.blank
+        draws = np.random.default_rng([seed, 0x666C6970]).random(int(is_positive.sum()))
+        flipped.data[np.flatnonzero(is_positive)[draws < share]] = NEGATIVE - self.blank
+        flipped.eliminate_zeros()
+        return replace(self, exceptions=flipped)
+
+    def with_single_positive(self, seed: int = 0) -> LabelTable:
+        """Keep one positive of each image, drawn at random; every other label, negatives included, is unknown.
+
+        >>> table = LabelTable.from_positives(["a.jpg", "b.jpg"], ["cat", "dog"], [[0], [0, 1]])
+        >>> table.with_single_positive().total(POSITIVE)
+        2
+        """
+        positives = self.positives().sorted_indices()
+        counts = np.diff(positives.indptr)
+        draws = np.random.default_rng([seed, 0x6F6E65]).random(len(self))
+        chosen = positives.indices[(positives.indptr[:-1] + (draws * counts).astype(np.int64))[counts > 0]]
+        starts = np.concatenate([[0], np.cumsum(counts > 0)]).astype(np.int32)
+        single = sparse.csr_array((np.ones(len(chosen), dtype=np.int8), chosen, starts), shape=positives.shape)
+        return replace(self, exceptions=single, blank=UNKNOWN)
+
     def _chunks(self) -> Iterator[slice]:
         step = max(1, _CHUNK_ENTRIES // max(len(self.classes), 1))
         for start in range(0, len(self), step):

@@ -107,7 +107,7 @@ class Run:
             told = done
 
         features = extract(self.model, table, self._transform, workers=workers, progress=tell)
-        return sigmoid(score(self.model.head, Features(table, features), device=self.device))
+        return sigmoid(score(self.model.learner, Features(table, features), device=self.device))
 
     def evaluate(
         self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
@@ -120,7 +120,7 @@ class Run:
         if not table.has_negatives:
             raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
         self._refuse_overlap(table)
-        find_scores = self._kept_scores if self.facts.get("depth") == "probe" else self.scores
+        find_scores = self.scores if self.facts["depth"] == "finetune" else self._kept_scores
         scores = find_scores(table, workers=workers, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 

@@ -6,7 +6,7 @@ processes see together what one would alone.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -102,11 +102,23 @@ class Images(Dataset[Any]):
         return Batch(images, torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
 
 
-class Features(Dataset[Any]):
-    """Features of a table's images, kept in memory or mapped from disk."""
+class FeatureRows(Protocol):
+    """One row of features an image: an array, or something that gives the rows asked for as one."""
 
-    def __init__(self, table: LabelTable, features: npt.NDArray[np.float32]) -> None:
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]: ...
+
+
+class Features(Dataset[Any]):
+    """Features of a table's images, kept in memory or mapped from disk.
+
+    ``places`` says which row of the features belongs to each image of the table, if not the same one.
+    """
+
+    def __init__(self, table: LabelTable, features: FeatureRows, places: npt.NDArray[np.int64] | None = None) -> None:
         self.table, self.features = table, features
+        self.places = np.arange(len(table)) if places is None else places
 
     def __len__(self) -> int:
         return len(self.table)
@@ -114,9 +126,10 @@ class Features(Dataset[Any]):
     def __getitems__(self, keys: Sequence[Key]) -> Batch:
         """One whole batch."""
         rows = [row for _, row in keys]
-        return Batch(
-            torch.from_numpy(self.features[rows]), torch.from_numpy(self.table.states(rows)), torch.tensor(rows)
-        )
+        inputs = torch.from_numpy(self.features[self.places[rows]]).float()
+        if inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        return Batch(inputs, torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
 
 
 def load(samples: Images | Features, order: BatchOrder | InOrder, workers: int = 0) -> Iterator[Batch]:

@@ -2,13 +2,16 @@
 
 A store is a folder of segments. A segment is one safetensors file, written whole and moved into place, that holds
 features and the content hashes of their images; it is never changed afterwards. So any number of processes may read and
-add at once: the worst that can happen is that two of them compute the same features.
+add at once: the worst that can happen is that two of them compute the same features. Large features (maps) are mapped
+from the files, not read: they may take more room than there is memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,10 +23,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import nn
 
+from positively.data.loading import FeatureRows
+from positively.errors import ConfigError
 from positively.files import write_with
 
-Matrix = npt.NDArray[np.float32]
-_MAX_BYTES = 20 * 2**30
+# Features up to this size are read into memory, larger ones are mapped.
+_IN_MEMORY_BYTES = 2**30
 
 
 def default_store() -> Path:
@@ -41,13 +46,42 @@ def fingerprint(network: nn.Module, *settings: object) -> str:
     return digest.hexdigest()
 
 
+def default_limit() -> int:
+    """Bytes that all kept features together may take: ``POSITIVELY_CACHE_GB`` (20 unless told)."""
+    given = os.environ.get("POSITIVELY_CACHE_GB", "20")
+    try:
+        return int(float(given) * 2**30)
+    except ValueError:
+        raise ConfigError(f"POSITIVELY_CACHE_GB is a number of gigabytes, not {given!r}.") from None
+
+
+class MappedFeatures:
+    """One row of features an image, mapped from segments; rows that are asked for come as an array in memory."""
+
+    def __init__(self, parts: Sequence[npt.NDArray[Any]], part: npt.NDArray[np.int64], row: npt.NDArray[np.int64]):
+        self._parts, self._part, self._row = parts, part, row
+        self.shape = (len(part), *(parts[0].shape[1:] if parts else (0,)))
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __getitem__(self, rows: Any) -> npt.NDArray[Any]:
+        part, row = self._part[rows], self._row[rows]
+        result = np.empty((len(part), *self.shape[1:]), dtype=self._parts[0].dtype if self._parts else np.float32)
+        for index in np.unique(part):
+            result[part == index] = self._parts[index][row[part == index]]
+        return result
+
+
 class FeatureStore:
     """Features of one network and transform, by the content hash of the image."""
 
-    def __init__(self, folder: Path, max_bytes: int = _MAX_BYTES) -> None:
-        self.folder, self.max_bytes = folder, max_bytes
+    def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
+        self.folder = folder
+        self.max_bytes = default_limit() if max_bytes is None else max_bytes
         self._place: dict[str, tuple[Path, int]] = {}
         self._read: set[Path] = set()
+        self._in_use: set[Path] = set()
 
     def refresh(self) -> None:
         """Take in the segments that were added since the last look."""
@@ -63,43 +97,73 @@ class FeatureStore:
             self._place.update({bytes(h).hex(): (path, row) for row, h in enumerate(hashes)})
 
     def missing(self, hashes: Iterable[str]) -> set[str]:
-        """Images whose features are not here yet."""
+        """Images whose features are not here yet; the others are held until this process ends."""
         self.refresh()
+        hashes = list(hashes)
+        for path in {self._place[h][0] for h in hashes if h in self._place}:
+            self._hold(path)
         return {h for h in hashes if h not in self._place}
 
-    def add(self, hashes: Sequence[str], features: Matrix) -> None:
+    def _hold(self, path: Path) -> None:
+        """Note that a segment is in use: now, for other processes, and for as long as this one lives."""
+        self._in_use.add(path)
+        path.touch()
+
+    def require_room(self, needed: int) -> None:
+        """Raise if this many bytes more cannot be kept."""
+        held = sum(path.stat().st_size for path in self._in_use)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        if held + needed > self.max_bytes or needed > free:
+            reason = (
+                f"and only {free / 2**30:.1f} GB are free on the disk of {self.folder}"
+                if needed > free
+                else f"and the store is bounded to {self.max_bytes / 2**30:.1f} GB (POSITIVELY_CACHE_GB)"
+            )
+            raise ConfigError(
+                f"Kept features need {(held + needed) / 2**30:.1f} GB, {reason}. Make room, take fewer images or a "
+                "smaller --image-size, or another --depth."
+            )
+
+    def add(self, hashes: Sequence[str], features: npt.NDArray[Any]) -> None:
         """Keep these features, one row a hash, as a new segment; the oldest segments go when the store is full."""
         codes = np.frombuffer(bytes.fromhex("".join(hashes)), dtype=np.uint8).reshape(len(hashes), -1)
-        kept = np.ascontiguousarray(features, dtype=np.float32)
-        arrays: dict[str, npt.NDArray[Any]] = {"hashes": codes, "features": kept}
+        arrays: dict[str, npt.NDArray[Any]] = {"hashes": codes, "features": np.ascontiguousarray(features)}
         path = self.folder / f"{uuid.uuid4().hex}.safetensors"
         write_with(path, lambda temporary: save_file(arrays, temporary))
-        self._trim(keep=path)
+        self._in_use.add(path)
+        self._trim()
 
-    def get(self, hashes: Sequence[str]) -> Matrix:
-        """Features of these images, one row a hash."""
+    def get(self, hashes: Sequence[str]) -> FeatureRows:
+        """Features of these images, one row a hash: an array if they are small, else mapped."""
         self.refresh()
-        by_segment: dict[Path, list[tuple[int, int]]] = {}
-        for position, name in enumerate(hashes):
-            path, row = self._place[name]
-            by_segment.setdefault(path, []).append((position, row))
-        result: Matrix | None = None
-        for path, pairs in by_segment.items():
-            positions, rows = np.array(pairs).T
-            with safe_open(path, framework="numpy") as segment:
-                features = segment.get_tensor("features")
-            if result is None:
-                result = np.empty((len(hashes), *features.shape[1:]), dtype=np.float32)
-            result[positions] = features[rows]
-            path.touch()  # last use, for the trimming
-        return np.empty((0, 0), dtype=np.float32) if result is None else result
+        paths = sorted({self._place[name][0] for name in hashes})
+        number = {path: index for index, path in enumerate(paths)}
+        places = np.array([(number[self._place[h][0]], self._place[h][1]) for h in hashes], dtype=np.int64)
+        part, row = places.reshape(-1, 2).T
+        mapped = MappedFeatures([_map_features(path) for path in paths], part, row)
+        for path in paths:
+            self._hold(path)
+        size = int(np.prod(mapped.shape)) * (mapped[:1].itemsize if len(mapped) else 1)
+        return mapped[:] if size <= _IN_MEMORY_BYTES else mapped
 
-    def _trim(self, keep: Path) -> None:
+    def _trim(self) -> None:
         segments = sorted(self.folder.parent.glob("*/*.safetensors"), key=lambda path: path.stat().st_mtime)
         excess = sum(path.stat().st_size for path in segments) - self.max_bytes
         for path in segments:
             if excess <= 0:
                 break
-            if path != keep:
+            if path not in self._in_use:
                 excess -= path.stat().st_size
                 path.unlink(missing_ok=True)
+
+
+def _map_features(path: Path) -> npt.NDArray[Any]:
+    """The features of a segment, mapped: its header (a length, then JSON) says where they lie."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(length))["features"]
+    kind = {"F32": np.float32, "F16": np.float16}[entry["dtype"]]
+    return np.memmap(
+        path, dtype=kind, mode="r", offset=8 + length + entry["data_offsets"][0], shape=tuple(entry["shape"])
+    )

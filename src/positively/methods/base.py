@@ -1,7 +1,7 @@
 """What a method is: a loss, how its head starts, and what it does in a step."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,9 +9,6 @@ from torch import Tensor, nn
 
 from positively.labels import LabelTable
 from positively.losses import LOSSES
-
-Depth = Literal["probe", "finetune"]
-Start = Literal["usual", "prior"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,10 @@ class Method(nn.Module):
     def step(self, network: nn.Module, inputs: Tensor, states: Tensor, draw: Draw) -> dict[str, Tensor]:
         """Parts of the loss of one step, by name; their sum is minimised."""
         return {"loss": self.loss(network(inputs), states)}
+
+    def observe(self, logits: Tensor) -> dict[str, float]:
+        """What is worth writing down after an epoch, read off the logits of the images kept aside."""
+        return {"spread": logits.std(dim=0, correction=0).mean().item()}
 
 
 class RiskMethod(Method):

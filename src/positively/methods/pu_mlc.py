@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from positively.losses import mixup_consistency, mixup_targets
+from positively.losses import PUMLC, adaptive_temperature, mixup_consistency, mixup_targets
 from positively.methods.base import Draw, Method
 
 
@@ -47,3 +47,12 @@ class VariationalMethod(Method):
             **{name: value for name, value in self.loss.given().items() if name in ("class_reduction", "statistics")},
         )
         return {"variational": self.loss(plain, states), "consistency": self.mixup * consistency}
+
+    def observe(self, logits: Tensor) -> dict[str, float]:
+        """Mean spread of the classes' logits and, where the temperature adapts, its mean over the classes."""
+        given = self.loss.given()
+        seen = super().observe(logits)
+        if isinstance(self.loss, PUMLC) and given.get("tau") is None:
+            options = {name: given[name] for name in ("alpha", "tau_min", "std") if name in given}
+            seen["tau"] = adaptive_temperature(logits, statistics="local", **options).mean().item()
+        return seen

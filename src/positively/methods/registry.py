@@ -8,8 +8,9 @@ from typing import Any
 from positively.errors import ConfigError
 from positively.losses import LOSSES
 from positively.losses.base import check_option, options_of
-from positively.methods.base import Depth, Method, RiskMethod, Start
+from positively.methods.base import Method, RiskMethod
 from positively.methods.pu_mlc import VariationalMethod
+from positively.models import Depth, Start
 
 METHODS: dict[str, Callable[..., Method]] = {
     "pu-mlc": partial(VariationalMethod, "pu-mlc"),

@@ -1,16 +1,20 @@
 """Images → logits: backbones from timm, LgConv, heads, and the classifier they make up."""
 
 from positively.models.backbones import Backbone, create_backbone
-from positively.models.classifier import Classifier, create_classifier
-from positively.models.heads import LinearHead
+from positively.models.classifier import Classifier, Depth, create_classifier
+from positively.models.heads import HEADS, Head, LinearHead, Start
 from positively.models.lgconv import LgConv, add_lgconv
 from positively.models.tiny import positively_tiny
 
 __all__ = [
+    "HEADS",
     "Backbone",
     "Classifier",
+    "Depth",
+    "Head",
     "LgConv",
     "LinearHead",
+    "Start",
     "add_lgconv",
     "create_backbone",
     "create_classifier",

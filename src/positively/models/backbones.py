@@ -50,8 +50,15 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the feature map B×C×H'×W' of images B×3×H×W."""
+        return self.as_map(self.own_features(images))
+
+    def own_features(self, images: Tensor) -> Any:
+        """What the network itself gives, in its own layout."""
         extract: Callable[[Tensor], Any] = getattr(self.network, "forward_features", self.network)
-        features = extract(images)
+        return extract(images)
+
+    def as_map(self, features: Any) -> Tensor:
+        """Lay the network's own features out as B×C×H'×W'."""
         if not isinstance(features, Tensor) or features.ndim not in (2, 3, 4):
             given = f"{features.ndim} dimensions" if isinstance(features, Tensor) else type(features).__name__
             raise ConfigError(

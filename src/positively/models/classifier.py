@@ -2,39 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Self
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from positively.errors import ConfigError
 from positively.models.backbones import Backbone, create_backbone
-from positively.models.freezing import freeze_batchnorm_statistics, freeze_stages, rest_frozen_modules
-from positively.models.heads import LinearHead, create_head
-from positively.models.heads.linear import Pooling
+from positively.models.chain import split_backbone
+from positively.models.freezing import (
+    freeze_batchnorm_statistics,
+    freeze_stages,
+    names_of_last_stages,
+    rest_frozen_modules,
+)
+from positively.models.heads import Head, Pooling, create_head
 from positively.models.lgconv import add_lgconv
 
+Depth = Literal["probe", "tail", "finetune"]
+"""How much of the network learns: the head, the last stages with it, or (some of) the whole network."""
 
-class Classifier(nn.Module):
+
+class _Resting(nn.Module):
+    """A network of which the frozen parts stay in eval mode while it trains."""
+
+    frozen_statistics: bool
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, except for what is frozen."""
+        super().train(mode)
+        if mode:
+            rest_frozen_modules(self)
+            if self.frozen_statistics:
+                freeze_batchnorm_statistics(self)
+        return self
+
+
+class Classifier(_Resting):
     """A backbone and a head.
 
     Shapes: input B×3×H×W pixels, as bytes or as numbers in [0, 1]; output B×classes logits. The classifier normalises
     by itself, with ``backbone.mean`` and ``backbone.std``, so that nobody can forget it (``backbone`` alone does not).
 
+    At depths 'probe' and 'tail' it has two parts: ``features(images)`` is what never changes and can be kept on disk,
+    ``learner`` leads from there to the logits.
+
     Args:
         backbone: Images to feature map. If nothing in it learns it stays in eval mode and keeps no graph.
         head: Feature map to logits.
         frozen_statistics: Keep every BatchNorm in eval mode while training, as the paper's code does.
+        depth: Which part learns.
+        learn_stages: At depth 'tail', how many of the last stages.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, backbone: Backbone, head: LinearHead, frozen_statistics: bool = False) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        head: Head,
+        frozen_statistics: bool = False,
+        depth: Depth = "finetune",
+        learn_stages: int = 1,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.frozen_statistics = frozen_statistics
+        self.depth: Depth = depth
+        # In a tuple, so that torch does not count the modules of the backbone a second time.
+        self._halves = split_backbone(backbone, learn_stages) if depth == "tail" else None
+        self._kept_as = f"stage -{learn_stages}" if depth == "tail" else head.keeps
         # Not in the state dict: they are facts of the backbone, and only have to follow it to its device.
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
@@ -51,23 +91,53 @@ class Classifier(nn.Module):
         return logits
 
     def features(self, images: Tensor) -> Tensor:
-        """Return pooled features B×C; ``head(features)`` gives the logits of ``forward``."""
-        return self.head.pool(self._feature_map(images))
+        """Return what can be kept of images; ``learner(features)`` gives the logits of ``forward``.
+
+        At depth 'tail' that is the map B×C×H×W before the stages that learn, otherwise what the head needs of the last
+        map (B×C for the linear head).
+        """
+        if self._halves is None:
+            return self.head.pool(self._feature_map(images))
+        features: Tensor = self._halves[0](self._normalized(images))
+        return features
+
+    @cached_property
+    def learner(self) -> nn.Module:
+        """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'."""
+        if self._halves is not None:
+            return Tail(self.backbone, self._halves[1], self.head, self.frozen_statistics)
+        return self.head if self.depth == "probe" else self
+
+    @property
+    def feature_source(self) -> tuple[nn.Module, str]:
+        """Module and setting that :meth:`features` depends on, beside the images and their size."""
+        return (self._halves[0] if self._halves else self.backbone), self._kept_as
+
+    def _normalized(self, images: Tensor) -> Tensor:
+        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
+        return ((pixels - self.mean) / self.std).to(self.mean.dtype)
 
     def _feature_map(self, images: Tensor) -> Tensor:
-        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.backbone_learns):
-            feature_map: Tensor = self.backbone(((pixels - self.mean) / self.std).to(self.mean.dtype))
+            feature_map: Tensor = self.backbone(self._normalized(images))
         return feature_map
 
-    def train(self, mode: bool = True) -> Self:
-        """Switch to training, except for what is frozen."""
-        super().train(mode)
-        if mode:
-            rest_frozen_modules(self)
-            if self.frozen_statistics:
-                freeze_batchnorm_statistics(self)
-        return self
+
+class Tail(_Resting):
+    """The last stages of a backbone and a head: kept features B×C×H×W → logits B×classes."""
+
+    def __init__(self, backbone: Backbone, stages: nn.Sequential, head: Head, frozen_statistics: bool) -> None:
+        super().__init__()
+        self.stages = stages
+        self.head = head
+        self.frozen_statistics = frozen_statistics
+        self._as_map = backbone.as_map
+        self.train(head.training)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits of features that were kept before the first of these stages."""
+        logits: Tensor = self.head(self._as_map(self.stages(features)))
+        return logits
 
 
 def create_classifier(
@@ -80,6 +150,8 @@ def create_classifier(
     lgconv: bool = False,
     learn_stages: int | None = None,
     frozen_statistics: bool = False,
+    depth: Depth = "finetune",
+    head_options: dict[str, Any] | None = None,
 ) -> Classifier:
     """Build a classifier from plain values.
 
@@ -90,13 +162,17 @@ def create_classifier(
         image_size: Side of the images in pixels.
         head: Name of the head.
         pooling: How the head pools the map: ``"average"``, ``"max"`` or ``"mix"``.
-        lgconv: Whether to add the paper's global branches.
-        learn_stages: How many of the last stages of the backbone learn; ``None`` is all, 0 none.
+        lgconv: Whether to add the paper's global branches; at depth 'tail' only to the stages that learn.
+        learn_stages: How many of the last stages of the backbone learn; ``None`` is all (one at depth 'tail'), 0 none.
         frozen_statistics: Whether BatchNorm statistics stay as they are.
+        depth: Which part learns; 'probe' freezes the backbone, 'tail' keeps the features before the last stages.
+        head_options: Options of the head beside its pooling.
 
     Returns:
         The classifier, in training mode.
     """
+    if depth != "finetune":
+        learn_stages = 0 if depth == "probe" else (1 if learn_stages is None else learn_stages)
     if lgconv and learn_stages == 0:
         raise ConfigError(
             "LgConv has to learn, and nothing in the backbone does with learn_stages 0. Let at least one stage learn, "
@@ -104,6 +180,9 @@ def create_classifier(
         )
     body = create_backbone(backbone, weights, image_size)
     if lgconv:
-        add_lgconv(body.network)
+        # At depth 'tail' what is kept of the first stages must not depend on anything that learns.
+        under = names_of_last_stages(body, learn_stages or 1) if depth == "tail" else ("",)
+        add_lgconv(body.network, under=under)
     freeze_stages(body, learn_stages)
-    return Classifier(body, create_head(head, body.channels, classes, pooling=pooling), frozen_statistics)
+    made = create_head(head, body.channels, classes, pooling=pooling, **(head_options or {}))
+    return Classifier(body, made, frozen_statistics, depth, learn_stages or 1)

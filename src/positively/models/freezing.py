@@ -48,12 +48,19 @@ def freeze_stages(backbone: Backbone, learn_stages: int | None) -> None:
                 parameter.requires_grad_(False)
 
 
-def stages_of(network: nn.Module) -> list[list[nn.Parameter]]:
-    """Parameters of each stage, first to last; empty if the network does not name modules of its own as stages."""
+def stage_ends(network: nn.Module) -> list[str]:
+    """Names of the modules that end the stages; empty if the network does not name modules of its own."""
     info = getattr(network, "feature_info", None) or []
     ends = [entry["module"] for entry in getattr(info, "info", info)]
+    names = {name for name, _ in network.named_modules()}
+    return ends if all(end and end in names for end in ends) else []
+
+
+def stages_of(network: nn.Module) -> list[list[nn.Parameter]]:
+    """Parameters of each stage, first to last; empty if the network does not name modules of its own as stages."""
+    ends = stage_ends(network)
     names = [name for name, _ in network.named_modules()]
-    if not ends or not all(end and end in names for end in ends):
+    if not ends:
         return []
     # Modules are named depth first, in the order of registration: a stage ends with the last module under its name.
     last = [max(i for i, name in enumerate(names) if f"{name}.".startswith(f"{end}.")) for end in ends]
@@ -63,6 +70,16 @@ def stages_of(network: nn.Module) -> list[list[nn.Parameter]]:
         stages[stage].extend(module.parameters(recurse=False))
     # Some ends are an activation or a pooling with nothing to learn since the end before (VGG).
     return [stage for stage in stages if stage]
+
+
+def names_of_last_stages(backbone: Backbone, count: int) -> list[str]:
+    """Names of the modules that belong to the last ``count`` stages and have parameters of their own."""
+    last = {parameter for stage in stages_of(backbone.network)[-count:] for parameter in stage}
+    return [
+        name
+        for name, module in backbone.network.named_modules()
+        if any(parameter in last for parameter in module.parameters(recurse=False))
+    ]
 
 
 def freeze_batchnorm_statistics(model: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import torch
@@ -118,7 +119,12 @@ class LgConv(nn.Module):
 
 
 def add_lgconv(
-    model: nn.Module, heads: int = 8, reduction: int = 4, scale: float = 1e-4, init: Init = "constant"
+    model: nn.Module,
+    heads: int = 8,
+    reduction: int = 4,
+    scale: float = 1e-4,
+    init: Init = "constant",
+    under: Collection[str] = ("",),
 ) -> nn.Module:
     """Put a global branch beside every plain 3×3 convolution of ``model``, in place.
 
@@ -132,6 +138,7 @@ def add_lgconv(
         scale: How loud the branch starts: the weight of its BatchNorm.
         init: ``"constant"`` starts every channel at ``scale`` (the paper), ``"normal"`` draws from N(0, scale²) (its
             code).
+        under: Names of modules: only convolutions at or below one of them are wrapped. Default: anywhere.
 
     Returns:
         The same model; its output has hardly changed.
@@ -144,7 +151,11 @@ def add_lgconv(
     if heads < 1 or reduction < 1:
         raise ConfigError(f"LgConv needs at least 1 head and a reduction of at least 1, not {heads} and {reduction}.")
     # Read before anything is changed. By identity: a convolution that is used in two places keeps being one.
-    convolutions = {name: module for name, module in model.named_modules() if isinstance(module, nn.Conv2d)}
+    convolutions = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Conv2d) and any(f"{name}.".startswith(f"{top}." if top else "") for top in under)
+    }
     wrapped: dict[nn.Module, LgConv] = {}
     for name, conv in convolutions.items():
         owner = model.get_submodule(name.rpartition(".")[0])

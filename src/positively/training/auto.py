@@ -9,15 +9,16 @@ import torch
 
 from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.methods import Depth, default_start, fitting_options
+from positively.methods import default_start, fitting_options
+from positively.models import Depth
 from positively.training.config import TrainConfig
 from positively.training.runtime import precision_for
 
 T = TypeVar("T")
 
-_EPOCHS = {"probe": 30, "finetune": 20}
-_BATCH = {"probe": 256, "finetune": 64}
-_RATE = {"probe": 1e-3, "finetune": 1e-4}
+_EPOCHS = {"probe": 30, "tail": 6, "finetune": 20}
+_BATCH = {"probe": 256, "tail": 64, "finetune": 64}
+_RATE = {"probe": 1e-3, "tail": 3e-4, "finetune": 1e-4}
 
 
 _RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -33,6 +34,8 @@ _RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "clip_norm": (lambda value: value > 0, "above 0"),
     "weight_decay": (lambda value: value >= 0, "at least 0"),
     "checkpoint_minutes": (lambda value: value >= 0, "at least 0"),
+    "flip_positives": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "mask_seed": (lambda value: value >= 0, "at least 0"),
     "known_ratio": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
     "holdout": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
     "warmup": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
@@ -53,27 +56,32 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device) -> Tra
     check_ranges(config)
     on_gpu = device.type != "cpu"
     depth: Depth = config.depth if config.depth != "auto" else ("finetune" if on_gpu else "probe")
-    if depth == "probe" and config.weights == "none":
+    if depth != "finetune" and config.weights == "none":
         raise ConfigError(
-            "Depth 'probe' keeps the backbone as it is, and with --weights none it would be random. "
+            f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with --weights none it would be random. "
             "Pass --depth finetune, or pretrained weights."
         )
     if depth == "probe" and config.lgconv:
-        raise ConfigError("LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass --depth finetune.")
+        raise ConfigError(
+            "LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass --depth tail or finetune."
+        )
+    if depth != "finetune" and config.augment not in ("auto", "none"):
+        raise ConfigError(f"Depth '{depth}' keeps features of images as they are; --augment needs --depth finetune.")
     random_start = config.weights == "none"
     return replace(
         config,
         depth=depth,
         options=fitting_options(config.method, depth, config.options),
         backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
+        learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         image_size=config.image_size or (448 if on_gpu else 224),
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_start),
         start=_pick(config.start, default_start(depth)),
         epochs=_default(config.epochs, _EPOCHS[depth]),
         batch_size=_default(config.batch_size, _BATCH[depth]),
         lr=_default(config.lr, 1e-3 if random_start else _RATE[depth]),
-        ema=_default(config.ema, 0.0 if depth == "probe" else 0.9997),
-        augment=_pick(config.augment, "none" if depth == "probe" else "crop"),
+        ema=_default(config.ema, 0.9997 if depth == "finetune" else 0.0),
+        augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
         precision=_pick(config.precision, precision_for(device.type)),
         workers=_default(config.workers, _workers(on_gpu, len(table))),
     )

@@ -20,14 +20,16 @@ class ModelOptions:
     """'pretrained' (timm's hub), a .safetensors file, or 'none' for random weights."""
     image_size: int | None = None
     """Pixels a side that the network sees."""
-    depth: Literal["auto", "probe", "finetune"] = "auto"
-    """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'finetune' trains the network."""
+    depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
+    """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
+    stages and trains the last one, 'finetune' trains the network."""
     pooling: Literal["average", "max", "mix"] = "average"
     """How the head pools the feature map."""
     lgconv: bool = False
-    """Add a global branch to every 3×3 convolution (the paper's local-global convolution)."""
+    """Add a global branch to every 3×3 convolution (the paper's local-global convolution); at 'tail', to those of the
+    stages that learn."""
     learn_stages: int | None = None
-    """With 'finetune': how many of the last stages learn; default: all."""
+    """How many of the last stages learn; default: all with 'finetune', one with 'tail'."""
     freeze_batchnorm: bool | None = None
     """Keep batch-norm statistics as they were pretrained; default: yes, unless the weights are random."""
 
@@ -43,10 +45,22 @@ class MethodOptions:
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
     start: Literal["auto", "usual", "prior"] = "auto"
     """Start of the head: random weights ('usual'), or zero weights with biases at the class frequencies ('prior')."""
+
+
+@dataclass
+class SettingOptions:
+    """Experiments on tables whose labels are complete: what is hidden before training."""
+
     known_ratio: float = 1.0
-    """Hide labels at random but for this share, for experiments on complete tables."""
+    """Hide labels at random but for this share, positives and negatives alike."""
     positives_only: bool = False
-    """Forget all negative labels before training, for experiments on complete tables."""
+    """Forget all negative labels."""
+    single_positive: bool = False
+    """Keep one positive label an image and nothing else."""
+    flip_positives: float = 0.0
+    """Share of the positive labels called negative before anything is hidden: label noise."""
+    mask_seed: int | None = None
+    """Seed of what is hidden; default: that of the run. 0 is the mask of the published benchmarks."""
 
 
 @dataclass
@@ -106,11 +120,11 @@ class RuntimeOptions:
 
 
 @dataclass
-class TrainConfig(ModelOptions, MethodOptions, LearningOptions, RuntimeOptions):
+class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, RuntimeOptions):
     """Everything together, flat."""
 
 
-GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions)
+GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, SettingOptions)
 """The parts of :class:`TrainConfig`, in the order the help shows them."""
 
 NOT_PART_OF_THE_RESULT = frozenset(

@@ -18,8 +18,8 @@ from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, RunError, TableError
 from positively.features import extract
 from positively.labels import POSITIVE, LabelTable
-from positively.methods import Method, Start, create_method
-from positively.models import Classifier, create_classifier
+from positively.methods import Method, create_method
+from positively.models import Classifier, Start, create_classifier
 from positively.training.auto import choices, resolve
 from positively.training.config import TrainConfig
 from positively.training.holdout import split_holdout
@@ -64,7 +64,7 @@ def train(
     folder = _folder(config, name, fabric)
     learning, aside = _tables(table, config, method, speak)
 
-    classifier = _classifier(config, learning, backbone)
+    classifier = build_classifier(config, learning, backbone)
     samples, samples_aside = _samples(config, classifier, learning, aside, fabric, speak)
     loop = Loop(fabric, config, method, classifier, samples, samples_aside, folder)
     loop.restore(speak)
@@ -109,10 +109,7 @@ def _tables(
     table: LabelTable, config: TrainConfig, method: Method, speak: Callable[[str], None]
 ) -> tuple[LabelTable, LabelTable]:
     """Hide what the experiment hides, and keep a part aside."""
-    if config.known_ratio < 1.0:
-        table = table.with_known_ratio(config.known_ratio, config.seed)
-    if config.positives_only:
-        table = table.positives_only()
+    table = hide_labels(table, config)
     if method.uses_negatives and not table.has_negatives:
         raise ConfigError(
             f"Method '{config.method}' learns from known negatives, and {table.source} has none. If its tags are "
@@ -132,8 +129,26 @@ def _tables(
     return learning, aside
 
 
-def _classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module | None) -> Classifier:
-    """Build the network; its random weights are a function of the seed."""
+def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
+    """The labels an experiment leaves of a complete table: first the noise, then what is hidden."""
+    seed = config.seed if config.mask_seed is None else config.mask_seed
+    if config.flip_positives:
+        table = table.with_flipped_positives(config.flip_positives, seed)
+    if config.known_ratio < 1.0:
+        table = table.with_known_ratio(config.known_ratio, seed)
+    if config.single_positive:
+        table = table.with_single_positive(seed)
+    return table.positives_only() if config.positives_only else table
+
+
+def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module | None = None) -> Classifier:
+    """Build the network; its random weights are a function of the seed.
+
+    Args:
+        config: Resolved: nothing in it is left open.
+        table: What it will learn from.
+        backbone: A module in place of a timm model's name.
+    """
     torch.manual_seed(config.seed)
     classifier = create_classifier(
         backbone if backbone is not None else config.backbone,
@@ -142,12 +157,20 @@ def _classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module | No
         image_size=config.image_size or 224,
         pooling=config.pooling,
         lgconv=config.lgconv,
-        learn_stages=0 if config.depth == "probe" else config.learn_stages,
+        learn_stages=config.learn_stages,
         frozen_statistics=bool(config.freeze_batchnorm),
+        depth="finetune" if config.depth == "auto" else config.depth,
     )
+    start_head(classifier, config, table)
+    return classifier.to(memory_format=torch.channels_last)  # as the batches are: the fastest layout for convolutions
+
+
+def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:
+    """Set the head to where training begins, as a function of the seed and the table."""
+    torch.manual_seed(config.seed)
     start: Start = "prior" if config.start == "prior" else "usual"
     classifier.head.start(start, torch.from_numpy(table.frequencies()))
-    return classifier.to(memory_format=torch.channels_last)  # as the batches are: the fastest layout for convolutions
+    classifier.head.prepare(table)
 
 
 def _samples(
@@ -158,10 +181,10 @@ def _samples(
     fabric: Fabric,
     speak: Callable[[str], None],
 ) -> tuple[Images | Features, Images | Features]:
-    """What the network sees: images, or at depth 'probe' the features of a backbone that stays as it is."""
+    """What the learner sees: images, or the kept features of what stays as it is."""
     backbone = classifier.backbone
     augment = "none" if config.augment == "auto" else config.augment
-    if config.depth != "probe":
+    if config.depth == "finetune":
         learn = ImageTransform(backbone.image_size, backbone.interpolation, augment)
         plain = ImageTransform(backbone.image_size, backbone.interpolation)
         return Images(learning, learn, config.seed), Images(aside, plain)

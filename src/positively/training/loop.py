@@ -34,9 +34,9 @@ class InterruptedRunError(PositivelyError):
 class Loop:
     """One training under way.
 
-    What learns is the head at depth 'probe', the whole classifier otherwise; ``samples`` are features or images
-    accordingly. All that a checkpoint has to hold is in :meth:`state`; every random draw is a function of the seed, the
-    epoch and the step, so there is no generator to save.
+    What learns is the classifier's ``learner``, ``samples`` are features or images accordingly. All that a checkpoint
+    has to hold is in :meth:`state`; every random draw is a function of the seed, the epoch and the step, so there is no
+    generator to save. Without a ``folder`` nothing is saved on the way.
     """
 
     def __init__(
@@ -47,14 +47,16 @@ class Loop:
         classifier: Classifier,
         samples: Images | Features,
         aside: Images | Features,
-        folder: RunFolder,
+        folder: RunFolder | None = None,
+        visible: bool = True,
     ) -> None:
         self.fabric, self.config, self.folder = fabric, config, folder
         self.samples, self.aside = samples, aside
         self.workers = config.workers or 0
         method.prepare(samples.table)
         self.method = method.to(fabric.device)
-        self.learner = classifier.head if config.depth == "probe" else classifier
+        self.learner = classifier.learner
+        self.visible = visible and fabric.is_global_zero
         self.order = BatchOrder(
             len(samples), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
         )
@@ -74,7 +76,7 @@ class Loop:
         saved = time.monotonic()
         self.network.train()
         done = self.epoch * self.steps + self.step
-        progress = TrainingProgress(self.stop * self.steps, done, self.fabric.is_global_zero)
+        progress = TrainingProgress(self.stop * self.steps, done, self.visible)
         with Interruption() as interruption, progress, double_outputs(self.config.precision == "64-true"):
             while self.epoch < self.stop:
                 self.order.epoch, self.order.skip = self.epoch, self.step
@@ -85,9 +87,10 @@ class Loop:
                         progress.show(f"epoch {self.epoch + 1}/{self.stop}", self._means(self.step))
                     if interruption.agreed(self.fabric):
                         self.save()
+                        way_on = f" and --out {self.folder.path} --resume auto" if self.folder else ""
                         raise InterruptedRunError(
                             f"Stopped in epoch {self.epoch + 1}, after step {self.step} of {self.steps}. "
-                            f"Go on with the same command and --out {self.folder.path} --resume auto"
+                            f"Go on with the same command{way_on}"
                         )
                     if time.monotonic() - saved > 60 * self.config.checkpoint_minutes:
                         self.save()
@@ -126,12 +129,15 @@ class Loop:
                 f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower --lr, pass "
                 "--clip-norm 1, or take --precision 32-true or bf16-mixed; then start anew with another --out."
             )
-        judged = criteria(self.score(self.aside, averaged=True), self.aside.table.states()) if len(self.aside) else {}
+        judged: dict[str, float] = {}
+        if len(self.aside):
+            logits = self.score(self.aside, averaged=True)
+            judged = criteria(logits, self.aside.table.states()) | self.method.observe(torch.from_numpy(logits))
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
         self.history.append({"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed})
         self.save()
-        if self.fabric.is_global_zero:
+        if self.folder and self.fabric.is_global_zero:
             self.folder.write_metrics(self.history)
         parts = describe({**means, **judged})
         progress.say(f"epoch {self.epoch}/{self.stop}: {parts}  {progress.images_per_second:.0f} img/s")
@@ -171,14 +177,16 @@ class Loop:
 
     def save(self) -> None:
         """Write the checkpoint, on the first process."""
+        if self.folder is None:
+            return
         if self.fabric.is_global_zero:
             self.folder.save_checkpoint(self.state())
         self.fabric.barrier()
 
     def restore(self, speak: Callable[[str], None]) -> None:
         """Go on from the last checkpoint, if that is asked for and there is one."""
-        saved = self.folder.load_checkpoint() if self.config.resume == "auto" else None
-        if saved is None:
+        saved = self.folder.load_checkpoint() if self.folder and self.config.resume == "auto" else None
+        if self.folder is None or saved is None:
             return
         before, now = saved["config"], self._comparable()
         changed = [f"{name} {before.get(name)} (now {now[name]})" for name in now if before.get(name) != now[name]]

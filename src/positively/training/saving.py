@@ -35,6 +35,7 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: tuple[str, ..
         "pooling": config.pooling,
         "lgconv": config.lgconv,
         "depth": config.depth,
+        "learn_stages": config.learn_stages,
         "classes": classes,
     }
     write_json(folder.model, facts)
@@ -69,6 +70,8 @@ def load_model(folder: RunFolder, facts: dict[str, Any], backbone: nn.Module | N
         image_size=facts["image_size"],
         pooling=facts["pooling"],
         lgconv=facts["lgconv"],
+        depth=facts["depth"],
+        learn_stages=facts.get("learn_stages"),
     )
     try:
         classifier.load_state_dict(load_file(folder.weights))

@@ -3,12 +3,13 @@
 from typing import Any
 
 from positively.errors import ConfigError, and_more
+from positively.models.heads.base import Head, Pooling, Start
 from positively.models.heads.linear import LinearHead
 
-HEADS = {"linear": LinearHead}
+HEADS: dict[str, type[Head]] = {"linear": LinearHead}
 
 
-def create_head(name: str, channels: int, classes: int, **options: Any) -> LinearHead:
+def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
     """Build the head of this name for B×``channels``×H×W maps; ``options`` are the head's own.
 
     >>> create_head("linear", channels=8, classes=3, pooling="mix").pooling
@@ -19,4 +20,4 @@ def create_head(name: str, channels: int, classes: int, **options: Any) -> Linea
     return HEADS[name](channels, classes, **options)
 
 
-__all__ = ["HEADS", "LinearHead", "create_head"]
+__all__ = ["HEADS", "Head", "LinearHead", "Pooling", "Start", "create_head"]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
 from positively.errors import ConfigError
-
-Pooling = Literal["average", "max", "mix"]
-Start = Literal["usual", "prior"]
+from positively.models.heads.base import Head, Pooling, Start
 
 # Known positives undercount a class and may be none at all; no class starts above even odds.
 LOWEST_FREQUENCY, HIGHEST_FREQUENCY = 1e-4, 0.5
 
 
-class LinearHead(nn.Module):
+class LinearHead(Head):
     """Feature map → logits, by pooling over positions and a linear layer.
 
     Shapes: input B×C×H×W, or B×C features that were pooled before and kept on disk; output B×classes.
@@ -35,6 +31,11 @@ class LinearHead(nn.Module):
         self.pooling = pooling
         self.linear = nn.Linear(channels, classes)
         self.start("usual")
+
+    @property
+    def keeps(self) -> str:
+        """Features pooled in this way."""
+        return self.pooling
 
     def pool(self, feature_map: Tensor) -> Tensor:
         """Pool B×C×H×W to B×C; features that are B×C already pass through."""
