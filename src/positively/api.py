@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from torch import nn
 
 from positively.data.options import ReadOptions
-from positively.data.table import read_table
+from positively.data.reading import read_labels
 from positively.errors import ConfigError
 from positively.labels import LabelTable
 from positively.losses.base import check_option
@@ -21,15 +21,15 @@ __all__ = ["Run", "fit", "read"]
 
 
 def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **options: Any) -> LabelTable:
-    """Read a table of tags (CSV, TSV or Parquet) and print how it was understood.
+    """Read a table of tags, COCO annotations or PASCAL VOC, and print how it was understood.
 
     Args:
-        path: The file.
+        path: CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit.
         split: Only the rows whose split column says so.
         quiet: Print nothing.
         **options: Fields of :class:`positively.data.options.ReadOptions`, such as ``images="photos/"``.
     """
-    table, notes = read_table(path, ReadOptions(**_checked(options, ReadOptions, "read")))
+    table, notes = read_labels(path, ReadOptions(**_checked(options, ReadOptions, "read")))
     if not quiet:
         print("\n".join(notes))
     return table.split(split) if split else table

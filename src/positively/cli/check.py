@@ -1,7 +1,7 @@
 """``positively check``: the machine, a table, its splits and overlaps, without training."""
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import ReadOptions
+from positively.data.options import READABLE, ReadOptions
 
 
 def parser() -> Parser:
@@ -9,7 +9,13 @@ def parser() -> Parser:
     made = Parser(
         "check", "[TABLE]", "Look at the machine and, if a table is given, at everything that could go wrong."
     )
-    made.add_argument("table", nargs="?", type=str | None, default=None, help="CSV, TSV or Parquet file")
+    made.add_argument(
+        "table",
+        nargs="?",
+        type=str | None,
+        default=None,
+        help=READABLE,
+    )
     made.add_argument("--test", type=str | None, default=None, help="test table: no image of it may be in TABLE")
     made.add_argument("--method", type=str | None, default=None, help="list the options of a method, and stop")
     made.add_group(ReadOptions)
@@ -34,14 +40,14 @@ def main(arguments: list[str]) -> int:
         return 0
 
     from positively.data.overlap import refuse_overlap
-    from positively.data.table import read_table
+    from positively.data.reading import read_labels
 
     reading = take(ReadOptions, values)
-    table, notes = read_table(values.table, reading)
+    table, notes = read_labels(values.table, reading)
     print("\n" + "\n".join(notes))
     parts = {values.table: table} if table.splits is None else {p: table.split(p) for p in sorted(set(table.splits))}
     if values.test:
-        test, notes = read_table(values.test, reading, classes=table.classes)
+        test, notes = read_labels(values.test, reading, classes=table.classes)
         print("\n" + "\n".join(notes))
         parts[f"--test {values.test}"] = test
     refuse_overlap(parts)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import ReadOptions
+from positively.data.options import READABLE, ReadOptions
 
 
 def parser() -> Parser:
@@ -15,7 +15,7 @@ def parser() -> Parser:
         "pass --blank negative.",
     )
     made.add_argument("run", type=str, help="run folder")
-    made.add_argument("table", type=str, help="CSV, TSV or Parquet file")
+    made.add_argument("table", type=str, help=f"{READABLE} with --part val or test")
     made.add_argument(
         "--split", type=str | None, default=None, help="part of the table; default: 'test' if there is one"
     )
@@ -31,12 +31,12 @@ def main(arguments: list[str]) -> int:
     """Evaluate, print, write."""
     values = parser().parse(arguments)
     from positively.cli.progress import counting
-    from positively.data.table import read_table
+    from positively.data.reading import read_labels
     from positively.files import write_json
     from positively.predict import Run
 
     run = Run(values.run)
-    table, notes = read_table(values.table, take(ReadOptions, values), classes=run.classes)
+    table, notes = read_labels(values.table, take(ReadOptions, values), classes=run.classes)
     print("\n".join(notes), flush=True)
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
     table = table.split(split) if split else table

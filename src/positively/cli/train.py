@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import ReadOptions
+from positively.data.options import READABLE, ReadOptions
 from positively.training.config import GROUPS, TrainConfig
 
 
@@ -12,10 +12,10 @@ def parser() -> Parser:
     made = Parser(
         "train",
         "TABLE",
-        "Train a classifier from a table of tags (CSV, TSV or Parquet). With nothing but the table and --images it "
+        "Train a classifier from a table of tags, COCO or PASCAL VOC. With nothing but the table and --images it "
         "picks what suits this machine and says so.",
     )
-    made.add_argument("table", type=str, help="CSV, TSV or Parquet file")
+    made.add_argument("table", type=str, help=READABLE)
     made.add_argument("--config", action="config", help="YAML file with any of these options")
     for group in (ReadOptions, *GROUPS):
         made.add_group(group)
@@ -25,7 +25,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
     values = parser().parse(arguments)
-    from positively.data.table import read_table
+    from positively.data.reading import read_labels
     from positively.training.fit import train
     from positively.training.runtime import launch
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     fabric = launch(config)
     # Every process needs the same rows; only where broken images are left out do all have to look for them.
     verify = reading.verify and (fabric.is_global_zero or reading.skip_broken)
-    table, notes = read_table(values.table, replace(reading, verify=verify))
+    table, notes = read_labels(values.table, replace(reading, verify=verify))
     if fabric.is_global_zero:
         print("\n".join(notes), flush=True)
     train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})

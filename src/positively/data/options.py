@@ -1,7 +1,10 @@
-"""How a table of tags is to be read. Light on purpose: the command line imports it to print its help."""
+"""How tags are to be read. Light on purpose: the command line imports it to print its help."""
 
 from dataclasses import dataclass
 from typing import Literal
+
+READABLE = "CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit"
+"""What can be read, as the help of the command line says it."""
 
 
 @dataclass(frozen=True)
@@ -9,7 +12,7 @@ class ReadOptions:
     """Reading the table of tags."""
 
     images: str | None = None
-    """Folder in which the images lie; default: the folder of the table."""
+    """Folder in which the images lie; default: the folder of the table, or where COCO and VOC keep theirs."""
     zero: Literal["unknown", "negative"] = "unknown"
     """What 0 means where each class has a column of its own, or each line a state."""
     blank: Literal["unknown", "negative"] = "unknown"
@@ -38,3 +41,11 @@ class ReadOptions:
     """Leave out images that cannot be decoded, and count them, in place of stopping."""
     verify: bool = True
     """Decode every image once (at reduced size) before anything starts."""
+    part: str | None = None
+    """COCO and VOC: train, val, trainval or test; default: the training part (COCO train, VOC trainval)."""
+    year: int | None = None
+    """COCO and VOC: the year, where a folder holds several; default: the only one there."""
+    empty_images: Literal["keep", "drop"] = "keep"
+    """COCO and VOC: whether images without any object stay."""
+    difficult: Literal["unknown", "negative", "positive"] = "unknown"
+    """VOC: what a class is that an image shows only as 'difficult'; the official protocol does not score it."""

@@ -26,11 +26,15 @@ def split_holdout(table: LabelTable, share: float, seed: int) -> tuple[LabelTabl
         if len(aside):
             return learning, aside
         table = learning
-    count = round(share * len(table))
-    if len(table) < _FEWEST_IMAGES or count == 0:
-        return table, table.select([])
-    order = np.random.default_rng([seed, 0x686F6C64]).permutation(len(table))
-    return table.select(np.sort(order[count:])), table.select(np.sort(order[:count]))
+    learning_rows, aside_rows = holdout_rows(len(table), share, seed)
+    return (table.select(learning_rows) if len(aside_rows) else table), table.select(aside_rows)
+
+
+def holdout_rows(images: int, share: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows to learn from and rows to keep aside, each in order; none aside of a table too small to share."""
+    order = np.random.default_rng([seed, 0x686F6C64]).permutation(images)
+    count = 0 if images < _FEWEST_IMAGES else round(share * images)
+    return np.sort(order[count:]), np.sort(order[:count])
 
 
 def criteria(logits: Logits, states: npt.NDArray[np.int8]) -> dict[str, float]:

@@ -1,0 +1,48 @@
+"""The one door: whatever holds labels, a file or a folder → label table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from positively.data.coco import read_coco
+from positively.data.options import ReadOptions
+from positively.data.table import read_table
+from positively.data.voc import find_years, is_home, read_voc
+from positively.errors import TableError
+from positively.labels import LabelTable
+
+_DEFAULTS = ReadOptions()
+
+
+def read_labels(
+    path: str | Path, options: ReadOptions = _DEFAULTS, classes: Sequence[str] | None = None
+) -> tuple[LabelTable, list[str]]:
+    """Read a table of tags, COCO annotations or PASCAL VOC, whichever lies there.
+
+    Args:
+        path: CSV, TSV or Parquet file; COCO json, or the folder with its ``annotations``; VOCdevkit or a year of it.
+        options: How to read it.
+        classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
+
+    Returns:
+        The table, and the lines that tell what was understood.
+
+    Raises:
+        TableError: It is none of these, or cannot be understood.
+        ImageError: Images are missing or broken, and the options do not say to leave them out.
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".json":
+        return read_coco(path, options, classes)
+    if not path.is_dir():
+        return read_table(path, options, classes)
+    # VOC's folder is called Annotations, which some disks do not tell from COCO's annotations.
+    if any((path / "annotations").glob("instances_*.json")):
+        return read_coco(path, options, classes)
+    if path.absolute().name == "VOCdevkit" or is_home(path) or find_years(path):
+        return read_voc(path, options, classes)
+    if (path / "annotations").is_dir():
+        return read_coco(path, options, classes)
+    raise TableError(
+        f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 or "
+        "ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV or Parquet file that holds the tags."
+    )
