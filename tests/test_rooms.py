@@ -24,6 +24,7 @@ ROOMS = [
     "predict",
     "api",
     "demo",
+    "bench",
     "cli",
     "__main__",
 ]

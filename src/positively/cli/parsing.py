@@ -1,13 +1,20 @@
 """Option parsing shared by the verbs: dataclasses become grouped options, errors become sentences."""
 
+from __future__ import annotations
+
 import difflib
 import re
+from collections.abc import Collection
 from dataclasses import fields, is_dataclass
-from typing import Any, NoReturn, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 
 from positively.errors import ConfigError
+
+if TYPE_CHECKING:
+    from positively.bench.recipes import Recipe
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -23,9 +30,9 @@ class Parser(ArgumentParser):
         super().__init__(prog=f"positively {verb}", usage=usage, description=description, allow_abbrev=False)
         self._switches: set[str] = set()
 
-    def add_group(self, group: type) -> None:
+    def add_group(self, group: type, without: Collection[str] = ()) -> None:
         """Add the fields of a dataclass as options, under its docstring."""
-        self.add_class_arguments(group)
+        self.add_class_arguments(group, skip=set(without))
         self._switches |= {field.name for field in fields(group) if field.type in (bool, "bool", "bool | None")}
 
     def add_switch(self, name: str, help: str) -> None:
@@ -35,7 +42,28 @@ class Parser(ArgumentParser):
 
     def parse(self, arguments: list[str]) -> Namespace:
         """Parse the words after the verb."""
-        return self.parse_args([self._normal(word, arguments[i + 1 : i + 2]) for i, word in enumerate(arguments)])
+        return self.parse_args(self._all_normal(arguments))
+
+    def add_recipe(self) -> None:
+        """Add the option that takes a recipe of the paper as defaults."""
+        self.add_argument("--recipe", type=str | None, default=None, help="a published experiment: its name, or a file")
+
+    def parse_recipe(self, arguments: list[str]) -> tuple[Namespace, Recipe | None]:
+        """As :meth:`parse`; the options of a recipe that is named stand in for the defaults."""
+        from positively.bench.recipes import read_recipe
+
+        words = self._all_normal(arguments)
+        named = [following for word, following in pairwise([*words, ""]) if word == "--recipe"]
+        named += [word.partition("=")[2] for word in words if word.startswith("--recipe=")]
+        recipe = read_recipe(named[-1]) if named else None
+        known = {action.dest for action in self._actions}
+        # Options of the method depend on the known ratio, which the words that are still to be parsed may give.
+        given = {name: value for name, value in (recipe.train if recipe else {}).items() if name != "options"}
+        self.set_defaults({name: value for name, value in given.items() if name in known})
+        return self.parse_args(words), recipe
+
+    def _all_normal(self, arguments: list[str]) -> list[str]:
+        return [self._normal(word, arguments[i + 1 : i + 2]) for i, word in enumerate(arguments)]
 
     def _normal(self, word: str, following: list[str]) -> str:
         """``--skip-broken`` → ``--skip_broken=true``, ``--min-count=3`` → ``--min_count=3``."""
@@ -75,7 +103,7 @@ def _dashed(option: str) -> str:
 
 
 def take(kind: type[T], values: Namespace) -> T:
-    """Fields of a dataclass from parsed options."""
+    """Fields of a dataclass from parsed options; those the verb does not offer keep their defaults."""
     assert is_dataclass(kind)
-    chosen: dict[str, Any] = {field.name: values[field.name] for field in fields(kind)}
+    chosen: dict[str, Any] = {field.name: values[field.name] for field in fields(kind) if field.name in values}
     return kind(**chosen)

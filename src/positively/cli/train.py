@@ -17,6 +17,7 @@ def parser() -> Parser:
     )
     made.add_argument("table", type=str, help=READABLE)
     made.add_argument("--config", action="config", help="YAML file with any of these options")
+    made.add_recipe()
     for group in (ReadOptions, *GROUPS):
         made.add_group(group)
     return made
@@ -24,12 +25,14 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
-    values = parser().parse(arguments)
+    values, recipe = parser().parse_recipe(arguments)
     from positively.data.reading import read_labels
     from positively.training.fit import train
     from positively.training.runtime import launch
 
     config, reading = take(TrainConfig, values), take(ReadOptions, values)
+    if recipe and config.method == recipe.train["method"]:
+        config.options = {**recipe.options(config.known_ratio), **config.options}
     fabric = launch(config)
     # Every process needs the same rows; only where broken images are left out do all have to look for them.
     verify = reading.verify and (fabric.is_global_zero or reading.skip_broken)

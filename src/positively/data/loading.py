@@ -18,6 +18,9 @@ from positively.data.transforms import ImageTransform
 from positively.errors import ImageError
 from positively.labels import LabelTable
 
+# Label tables up to this size are made dense once, where batches are asked for thousands of times.
+_DENSE_ENTRIES = 100_000_000
+
 Key = tuple[int, int]
 """Epoch and row of one sample."""
 
@@ -119,6 +122,8 @@ class Features(Dataset[Any]):
     def __init__(self, table: LabelTable, features: FeatureRows, places: npt.NDArray[np.int64] | None = None) -> None:
         self.table, self.features = table, features
         self.places = np.arange(len(table)) if places is None else places
+        # A head takes a step in milliseconds: unpacking sparse rows every time would be a good part of it.
+        self._states = table.states() if len(table) * len(table.classes) <= _DENSE_ENTRIES else None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -129,7 +134,8 @@ class Features(Dataset[Any]):
         inputs = torch.from_numpy(self.features[self.places[rows]]).float()
         if inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        return Batch(inputs, torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
+        states = self.table.states(rows) if self._states is None else self._states[rows]
+        return Batch(inputs, torch.from_numpy(states), torch.tensor(rows))
 
 
 def load(samples: Images | Features, order: BatchOrder | InOrder, workers: int = 0) -> Iterator[Batch]:

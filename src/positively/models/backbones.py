@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from positively.errors import ConfigError, WeightsError
 from positively.models.weights import HOW_TO_CONVERT, WAYS_OUT, fetch_from_hub, load_weights, pretrained_config, short
 
+_ATTENTION_POOL = "head.proj"  # timm's name for the classifier of networks that end in one
+
 
 class Backbone(nn.Module):
     """A network without its classifier.
@@ -167,7 +169,10 @@ def _registered_config(name: str) -> PretrainedCfg:
 
 
 def _create(name: str, config: PretrainedCfg, image_size: int, **options: Any) -> nn.Module:
-    if config.fixed_input_size and config.input_size[-1] != image_size:
+    # Of CLIP's ResNets only the attention pool is bound to a size. It stands behind the feature map, and keeps its own
+    # so that its weights fit.
+    is_bound = config.fixed_input_size and config.classifier != _ATTENTION_POOL
+    if is_bound and config.input_size[-1] != image_size:
         options["img_size"] = image_size
     try:
         network: nn.Module = timm.create_model(name, num_classes=0, **options)

@@ -23,8 +23,14 @@ class ModelOptions:
     depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
     """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
     stages and trains the last one, 'finetune' trains the network."""
+    head: Literal["linear", "semantic-graph"] = "linear"
+    """What leads from the feature map to the classes: pooling and one linear layer, or the head behind the published
+    numbers: a feature for each class by attention, and a graph of the classes (14 million weights)."""
+    word_vectors: str | None = None
+    """With --head semantic-graph, a .npy file of one row a class, in the order of the classes: vectors of their names
+    (the reference takes GloVe's). Default: vectors that are learned."""
     pooling: Literal["average", "max", "mix"] = "average"
-    """How the head pools the feature map."""
+    """How the linear head pools the feature map."""
     lgconv: bool = False
     """Add a global branch to every 3×3 convolution (the paper's local-global convolution); at 'tail', to those of the
     stages that learn."""
@@ -103,12 +109,18 @@ class RuntimeOptions:
     """Run folder; default: runs/<table>-<method>, numbered."""
     resume: Literal["never", "auto"] = "never"
     """'auto' goes on from the run folder's last checkpoint if there is one."""
-    accelerator: str = "auto"
-    """cpu, cuda, mps or auto."""
     devices: int | Literal["auto"] = "auto"
     """Number of devices (processes); 'auto': all GPUs, or one CPU process."""
     nodes: int = 1
     """Number of machines."""
+
+
+@dataclass
+class MachineOptions:
+    """The machine."""
+
+    accelerator: str = "auto"
+    """cpu, cuda, mps or auto."""
     precision: Literal["auto", "32-true", "16-mixed", "bf16-mixed", "64-true"] = "auto"
     """Number format; 'auto': bf16-mixed on GPUs that have it, 16-mixed on others, 32-true on a CPU."""
     workers: int | None = None
@@ -120,11 +132,11 @@ class RuntimeOptions:
 
 
 @dataclass
-class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, RuntimeOptions):
+class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, RuntimeOptions, MachineOptions):
     """Everything together, flat."""
 
 
-GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, SettingOptions)
+GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, MachineOptions, SettingOptions)
 """The parts of :class:`TrainConfig`, in the order the help shows them."""
 
 NOT_PART_OF_THE_RESULT = frozenset(

@@ -19,7 +19,7 @@ from positively.errors import ConfigError, RunError, TableError
 from positively.features import extract
 from positively.labels import POSITIVE, LabelTable
 from positively.methods import Method, create_method
-from positively.models import Classifier, Start, create_classifier
+from positively.models import Classifier, Start, create_classifier, read_word_vectors
 from positively.training.auto import choices, resolve
 from positively.training.config import TrainConfig
 from positively.training.holdout import split_holdout
@@ -155,6 +155,8 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
         classes=len(table.classes),
         weights=config.weights,
         image_size=config.image_size or 224,
+        head=config.head,
+        head_options=_head_options(config),
         pooling=config.pooling,
         lgconv=config.lgconv,
         learn_stages=config.learn_stages,
@@ -163,6 +165,15 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
     )
     start_head(classifier, config, table)
     return classifier.to(memory_format=torch.channels_last)  # as the batches are: the fastest layout for convolutions
+
+
+def _head_options(config: TrainConfig) -> dict[str, Any]:
+    """What the head has to be told beside its pooling."""
+    if config.word_vectors is None:
+        return {}
+    if config.head != "semantic-graph":
+        raise ConfigError(f"Head '{config.head}' has no use for --word-vectors. Pass --head semantic-graph.")
+    return {"word_vectors": read_word_vectors(config.word_vectors)}
 
 
 def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:

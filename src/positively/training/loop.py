@@ -20,7 +20,7 @@ from positively.training.holdout import criteria
 from positively.training.optimizer import make_optimizer, make_schedule
 from positively.training.progress import TrainingProgress, describe
 from positively.training.run_folder import RunFolder
-from positively.training.runtime import Interruption, double_outputs
+from positively.training.runtime import Interruption, double_outputs, seed_torch
 from positively.training.score import Logits, score
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Loop:
         draw = Draw(self.config.seed, self.epoch, self.step)
         self.rate = float(self.schedule.get_last_lr()[0])
         # Dropout and its like: also a function of the step alone, but another on each process.
-        torch.manual_seed(int(draw.generator().integers(2**31)) + self.fabric.global_rank)
+        seed_torch(int(draw.generator().integers(2**31)) + self.fabric.global_rank)
         device = self.fabric.device
         inputs, states = batch.inputs.to(device), batch.states.to(device)
         parts = self.method.step(self.network, inputs, states, draw)

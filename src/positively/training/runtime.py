@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from positively.errors import ConfigError
-from positively.training.config import RuntimeOptions
+from positively.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def launch(options: RuntimeOptions) -> Fabric:
+def launch(options: TrainConfig) -> Fabric:
     """Start the processes asked for (or join those torchrun started) and return the engine."""
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
@@ -74,6 +74,17 @@ def precision_for(accelerator: str) -> str:
     if accelerator not in ("cuda", "gpu", "auto") or not torch.cuda.is_available():
         return "32-true"
     return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's generators.
+
+    ``torch.manual_seed`` also writes a traceback for each kind of device that is not there, which takes a millisecond.
+    """
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 @contextmanager

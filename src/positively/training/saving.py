@@ -32,6 +32,8 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: tuple[str, ..
         "interpolation": backbone.interpolation,
         "mean": backbone.mean,
         "std": backbone.std,
+        "head": config.head,
+        "word_vector_size": tensors["head.word_vectors"].shape[1] if config.word_vectors else None,
         "pooling": config.pooling,
         "lgconv": config.lgconv,
         "depth": config.depth,
@@ -63,11 +65,15 @@ def load_facts(folder: RunFolder) -> dict[str, Any]:
 
 def load_model(folder: RunFolder, facts: dict[str, Any], backbone: nn.Module | None = None) -> Classifier:
     """Build the network of a run again. A backbone that was a module from Python has to be given again."""
+    # Vectors that do not learn come with the weights: only their place has to be there.
+    size = facts.get("word_vector_size")
     classifier = create_classifier(
         backbone if backbone is not None else facts["backbone"],
         classes=len(facts["classes"]),
         weights="none",
         image_size=facts["image_size"],
+        head=facts.get("head", "linear"),
+        head_options={} if size is None else {"word_vectors": torch.zeros(len(facts["classes"]), size)},
         pooling=facts["pooling"],
         lgconv=facts["lgconv"],
         depth=facts["depth"],

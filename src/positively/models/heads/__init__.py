@@ -5,8 +5,9 @@ from typing import Any
 from positively.errors import ConfigError, and_more
 from positively.models.heads.base import Head, Pooling, Start
 from positively.models.heads.linear import LinearHead
+from positively.models.heads.semantic_graph import SemanticGraphHead, read_word_vectors
 
-HEADS: dict[str, type[Head]] = {"linear": LinearHead}
+HEADS: dict[str, type[Head]] = {"linear": LinearHead, "semantic-graph": SemanticGraphHead}
 
 
 def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
@@ -17,7 +18,18 @@ def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
     """
     if name not in HEADS:
         raise ConfigError(f"There is no head {name!r}; there are {and_more(list(HEADS))}.")
+    if classes < 1:
+        raise ConfigError(f"A classifier needs at least one class, not {classes}.")
     return HEADS[name](channels, classes, **options)
 
 
-__all__ = ["HEADS", "Head", "LinearHead", "Pooling", "Start", "create_head"]
+__all__ = [
+    "HEADS",
+    "Head",
+    "LinearHead",
+    "Pooling",
+    "SemanticGraphHead",
+    "Start",
+    "create_head",
+    "read_word_vectors",
+]

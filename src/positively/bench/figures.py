@@ -1,0 +1,245 @@
+"""Figures of a bench: each function returns a matplotlib figure, made without a window system."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from positively.bench.published import TABLE_1
+from positively.bench.results import Result, select
+from positively.bench.series import Lines, mean_over, of_rows, over_axis, over_epochs
+from positively.bench.tables import HISTORY_NAMES, MEASURE_NAMES
+from positively.files import write_text, write_with
+from positively.labels import NEGATIVE, POSITIVE, LabelTable
+
+COLORS = ("#0b7a75", "#d17b0f", "#8d99ae", "#7b4fa3", "#3f88c5", "#b8325a")
+"""Colors of the rows: the demo's three first. Markers tell rows apart as well, for those who see no difference."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+INK = "#1f2a33"
+"""Color of text and axes; the report lets it follow the reader's theme."""
+PAPER_COLOR = "#7d8590"
+
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
+    "font.size": 10,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "svg.hashsalt": "positively",  # otherwise the names inside an SVG are drawn anew every time
+    "svg.fonttype": "path",
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
+_styled = matplotlib.rc_context(_STYLE)
+
+
+@_styled
+def map_over_ratio(
+    results: Sequence[Result], dataset: str, depth: str, rows: Sequence[str] | None = None, paper: bool = True
+) -> Figure:
+    """Draw mAP of the rows by known ratio, with a band of half the spread of the seeds on either side.
+
+    Args:
+        results: Of a whole bench.
+        dataset: Whose results.
+        depth: Whose results.
+        rows: Names of the rows, in this order; those there are, unless told.
+        paper: Whether the paper's PU-MLC stands above them, as a thin dashed line with a scale of its own, for it is
+            another network on other images.
+    """
+    lines = over_axis(results, dataset, depth, rows)
+    family = next((result.family for result in select(results, dataset=dataset, depth=depth)), "")
+    figure, axes = _over_shares(lines, f"{dataset}, depth {depth}", "labels that are known, percent")
+    if paper and family in TABLE_1:
+        row = next(row for row in TABLE_1[family] if row.name == "PU-MLC")
+        _draw_paper(figure, axes, [(100 * ratio, 100 * value) for ratio, value in row.by_ratio.items()])
+    return figure
+
+
+@_styled
+def map_over_noise(
+    results: Sequence[Result],
+    dataset: str,
+    depth: str,
+    rows: Sequence[str] | None = None,
+    ratio: float | None = None,
+    measure: str = "mAP",
+) -> Figure:
+    """A measure of the rows by the share of positives that was flipped to negative; options as in ``over_axis``."""
+    lines = over_axis(results, dataset, depth, rows, "noise", measure, ratio)
+    title = ", ".join(part for part in (dataset, f"depth {depth}", lines.setting) if part)
+    return _over_shares(lines, title, "positives flipped to negative, percent", measure)[0]
+
+
+@_styled
+def over_parameter(
+    results: Sequence[Result],
+    dataset: str,
+    depth: str,
+    values: Mapping[str, float],
+    label: str,
+    ratios: Sequence[float] | None = None,
+    measure: str = "mAP",
+) -> Figure:
+    """A measure by the value of a parameter, one line a known ratio.
+
+    Args:
+        results: Of a whole bench.
+        dataset: Whose results.
+        depth: Whose results.
+        values: Row → value of the parameter in that row: ``{"γ = 0": 0.0, "γ = 0.55": 0.55}``.
+        label: Name of the parameter: "γ".
+        ratios: Known ratios to draw; those there are, unless told.
+        measure: One of ``MEASURES``.
+    """
+    names = sorted(values, key=lambda name: values[name])
+    here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0), names)
+    drawn = ratios if ratios is not None else sorted({result.cell.ratio for result in here})
+    rows = {
+        f"{100 * ratio:g} % known": [mean_over(select(here, row=name, ratio=ratio), measure, [ratio]) for name in names]
+        for ratio in drawn
+    }
+    figure, axes = _new_figure(f"{dataset}, depth {depth}", label, f"{MEASURE_NAMES[measure]}, percent")
+    _draw_lines(axes, Lines(tuple(values[name] for name in names), rows))
+    _add_legend(figure, axes)
+    return figure
+
+
+@_styled
+def epoch_curves(
+    results: Sequence[Result], key: str = "holdout_map", rows: Sequence[str] | None = None, label: str = ""
+) -> Figure:
+    """Draw mAP on images kept aside (or another share of the history) after each epoch.
+
+    The results are of one dataset, depth, ratio and noise.
+    """
+    figure, axes = _new_figure("", "epoch", label or f"{HISTORY_NAMES.get(key, key)}, percent")
+    _draw_epochs(axes, over_epochs(results, key, rows))
+    _add_legend(figure, axes)
+    return figure
+
+
+@_styled
+def temperature_curves(results: Sequence[Result], rows: Sequence[str] | None = None) -> Figure:
+    """Spread of the logits and the temperature τ after each epoch; the results are of one setting."""
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, key in zip(panels, ("spread", "tau"), strict=True):
+        axes.set(title=HISTORY_NAMES[key], xlabel="epoch")
+        _draw_epochs(axes, over_epochs(results, key, rows), scale=1.0)
+        axes.set_ylim(bottom=0)
+    _add_legend(figure, panels[0])
+    return figure
+
+
+@_styled
+def imbalance(table: LabelTable, classes: int = 20, seed: int = 0) -> Figure:
+    """Positives and negatives of some classes, drawn by lot (figure 2b); the scale is logarithmic."""
+    chosen = np.random.default_rng(seed).permutation(len(table.classes))[:classes]
+    positives, negatives = table.counts(POSITIVE), table.counts(NEGATIVE)
+    chosen = chosen[np.argsort(positives[chosen], kind="stable")]
+    figure, axes = _new_figure("", "images, logarithmic scale", "", height=1.2 + 0.24 * len(chosen))
+    places = np.arange(len(chosen))
+    # Names in the order of the bars from above: the legend reads as the picture does.
+    axes.barh(places + 0.2, negatives[chosen], 0.38, color=COLORS[2], label="negative labels")
+    axes.barh(places - 0.2, positives[chosen], 0.38, color=COLORS[0], label="positive labels")
+    axes.set_yticks(places, [table.classes[index] for index in chosen])
+    axes.set_xscale("log")
+    axes.set_xlim(left=0.8)
+    axes.set_ylim(-0.6, len(chosen) - 0.4)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    _add_legend(figure, axes)
+    return figure
+
+
+@_styled
+def svg_text(figure: Figure, background: str = "white") -> str:
+    """The figure as SVG; the same figure gives the same text."""
+    text = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(text, format="svg", facecolor=background, metadata=nothing)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+@_styled
+def save_figure(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as SVG and as PNG, each in one step; ``path`` is the name without an ending."""
+    vector, pixels = path.with_name(f"{path.name}.svg"), path.with_name(f"{path.name}.png")
+    write_text(vector, svg_text(figure))
+    options: dict[str, Any] = {"format": "png", "dpi": 160, "facecolor": "white", "metadata": {"Software": None}}
+    write_with(pixels, lambda temporary: figure.savefig(temporary, **options))
+    return [vector, pixels]
+
+
+def _new_figure(title: str, xlabel: str, ylabel: str, height: float = 4.0) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.2, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axes.grid(color=PAPER_COLOR, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _over_shares(lines: Lines, title: str, xlabel: str, measure: str = "mAP") -> tuple[Figure, Axes]:
+    figure, axes = _new_figure(title, xlabel, f"{MEASURE_NAMES[measure]}, percent")
+    places = tuple(100 * place for place in lines.places)
+    _draw_lines(axes, Lines(places, lines.rows))
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    _add_legend(figure, axes)
+    return figure, axes
+
+
+def _draw_lines(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
+    """One line a row, with a band of the half spread where there are several seeds."""
+    for index, (name, values) in enumerate(lines.rows.items()):
+        cells = zip(lines.places, values, strict=True)
+        present = [(place, cell.mean, cell.half) for place, cell in cells if cell and np.isfinite(cell.mean)]
+        if not present:
+            continue
+        places, means, halves = np.array(present).T * [[1.0], [scale], [scale]]
+        color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
+        above = 3 - index / 100  # the first rows matter most, and are not to be hidden by others
+        axes.plot(places, means, color=color, marker=marker, markersize=5, linewidth=1.8, label=name, zorder=above)
+        axes.fill_between(places, means - halves, means + halves, color=color, alpha=0.2, linewidth=0)
+
+
+def _draw_epochs(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
+    _draw_lines(axes, lines, scale)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(color=PAPER_COLOR, alpha=0.25, linewidth=0.6)
+
+
+def _draw_paper(figure: Figure, below: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """Draw the paper's line in a low panel above the axes: on one scale it would press the others together."""
+    grid = figure.add_gridspec(2, 1, height_ratios=[1, 3.2])
+    below.set_subplotspec(grid[1])
+    axes = figure.add_subplot(grid[0], sharex=below)
+    axes.plot(*zip(*points, strict=True), color=PAPER_COLOR, linewidth=1.0, linestyle=(0, (4, 3)))
+    label = "PU-MLC in the paper:\nResNet-101, 448 px,\nall images"
+    axes.text(1.02, 0.5, label, transform=axes.transAxes, color=PAPER_COLOR, fontsize=8.5, va="center")
+    axes.set_title(below.get_title(loc="left"))
+    below.set_title("")
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(axis="x", length=0, labelbottom=False)
+    axes.tick_params(axis="y", colors=PAPER_COLOR)
+    axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    axes.margins(y=0.2)
+
+
+def _add_legend(figure: Figure, axes: Axes) -> None:
+    """Legend above the axes, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        columns = 3 if max(map(len, labels)) < 24 else 2
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), frameon=False)

@@ -1,0 +1,231 @@
+"""Running a grid: one result file a cell, any number of processes, nothing computed twice."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save_file
+
+from positively.bench.datasets import Dataset
+from positively.bench.results import Cell, Result, read_result, write_result
+from positively.bench.suite import Row, Suite
+from positively.bench.workshop import Workshop
+from positively.data.images import content_hash
+from positively.errors import ConfigError
+from positively.files import write_json, write_with
+from positively.models import Start
+from positively.training.config import NOT_PART_OF_THE_RESULT, TrainConfig
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+STARTS: tuple[Start, ...] = ("usual", "prior")
+Candidate = tuple[Start, float]
+RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
+"""What a row's start and learning rate are chosen from."""
+CHOICE_RATIOS = (0.1, 0.5, 1.0)
+"""Known ratios at which they are chosen; the others take the choice of the nearest."""
+_CHOICE_ASIDE = 0.2
+_CHOICE_SEED = 0
+# A process that finds all cells that are left in the hands of others looks again after this time.
+_WAIT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell, and all that is needed to train it."""
+
+    cell: Cell
+    row: Row
+    config: TrainConfig
+    candidates: tuple[Candidate, ...]
+    """Starts and learning rates to choose from; one is no choice."""
+
+
+class Bench:
+    """One folder of results."""
+
+    def __init__(
+        self,
+        out: Path,
+        datasets: Sequence[Dataset],
+        base: TrainConfig,
+        fabric: Fabric,
+        choose: bool,
+        speak: Callable[[str], None],
+    ) -> None:
+        self.out, self.base, self.choose, self.speak = out, base, choose, speak
+        self.workshops = {dataset.name: Workshop(dataset, base, fabric, speak) for dataset in datasets}
+        if len(self.workshops) < len(datasets):
+            names = ", ".join(dataset.name for dataset in datasets)
+            raise ConfigError(f"Two of the benchmarks have the same name: {names}.")
+        self._digests = {dataset.name: dataset.digest() for dataset in datasets}
+
+    def jobs(self, suite: Suite, seeds: int) -> list[Job]:
+        """Every cell of a suite, the first seed of all of them first."""
+        return [
+            self._job(workshop, row, ratio, noise, seed)
+            for seed, workshop in product(range(seeds), self.workshops.values())
+            for row, ratio, noise in suite.grid()
+        ]
+
+    def _job(self, workshop: Workshop, row: Row, ratio: float, noise: float, seed: int) -> Job:
+        config = workshop.configure(
+            method=row.method,
+            options=row.method_options(workshop.dataset.family, ratio),
+            known_ratio=ratio,
+            flip_positives=noise,
+            seed=seed,
+            **row.train,
+        )
+        cell = Cell(workshop.dataset.name, row.name, str(config.depth), ratio, noise, seed)
+        return Job(cell, row, config, self._candidates(row, config))
+
+    def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
+        """Starts and rates; what the user or the row fixes is not chosen."""
+        fixed_start = self.base.start != "auto" or "start" in row.train or not self.choose
+        fixed_rate = self.base.lr is not None or "lr" in row.train or not self.choose
+        own: Start = "prior" if config.start == "prior" else "usual"
+        starts = (own,) if fixed_start else STARTS
+        rates = (config.lr or 0.0,) if fixed_rate else RATES[str(config.depth)]
+        return tuple(product(starts, rates))
+
+    def run(self, jobs: Sequence[Job], progress: Callable[[Job, int, int], None]) -> None:
+        """Compute what is missing; ``progress`` hears of each cell that is there, with how many are and of how many."""
+        distinct = {self._path(job): job for job in jobs}
+        missing = {path: job for path, job in distinct.items() if not path.exists()}
+        done = len(distinct) - len(missing)
+        while missing:
+            before = len(missing)
+            for path, job in list(missing.items()):
+                with self._held(path.stem, wait=False) as mine:
+                    if mine and not path.exists():
+                        self._compute(job, path)
+                if path.exists():
+                    del missing[path]
+                    done += 1
+                    progress(job, done, len(distinct))
+            if len(missing) == before:  # all in the hands of other processes
+                time.sleep(_WAIT_SECONDS)
+
+    def results(self, jobs: Sequence[Job]) -> list[Result]:
+        """Results of these cells that are there, under the names their suite gives them."""
+        paths = [(job, self._path(job)) for job in jobs]
+        return [replace(read_result(path), cell=job.cell) for job, path in paths if path.exists()]
+
+    def _compute(self, job: Job, path: Path) -> None:
+        began = time.perf_counter()
+        workshop = self.workshops[job.cell.dataset]
+        start, rate, tried = self._choice(job)
+        config = replace(job.config, start=start, lr=rate)
+        # A head is trained in seconds; what takes longer goes on where it was killed.
+        work = None if config.depth == "probe" else self.out / "work" / path.stem
+        outcome = workshop.train(config, work=work)
+        assert outcome.test_logits is not None
+        scores: dict[str, npt.NDArray[Any]] = {"logits": outcome.test_logits, "thresholds": outcome.thresholds}
+        write_with(path.with_suffix(".safetensors"), lambda temporary: save_file(scores, temporary))
+        self._write_truth(workshop.dataset)
+        write_result(
+            path,
+            Result(
+                cell=job.cell,
+                family=workshop.dataset.family,
+                method=config.method,
+                options=config.options,
+                backbone=config.backbone,
+                image_size=config.image_size or 0,
+                chosen={"start": start, "lr": rate, "tried": tried},
+                labels=outcome.labels,
+                test=workshop.measure(outcome),
+                history=outcome.history,
+                settings=asdict(config),
+                scores=path.with_suffix(".safetensors").name,
+                seconds=time.perf_counter() - began,
+            ),
+        )
+        if work:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _choice(self, job: Job) -> tuple[Start, float, list[dict[str, Any]]]:
+        """Start and rate with the highest mAP on a fifth of the training images, whose labels are complete.
+
+        One choice serves all seeds of a row, and the ratios next to the one it is made at; it is made with one seed and
+        written down with all it was chosen from. No test image is looked at.
+        """
+        if len(job.candidates) == 1:
+            return (*job.candidates[0], [])
+        ratio = min(CHOICE_RATIOS, key=lambda choice: abs(choice - job.cell.ratio))
+        workshop = self.workshops[job.cell.dataset]
+        job = self._job(workshop, job.row, ratio, job.cell.noise, _CHOICE_SEED)
+        config = job.config
+        path = self.out / "choices" / f"{self._name(job, seed=False)}.json"
+        with self._held(path.stem, wait=True):
+            tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+            for start, rate in job.candidates[len(tried) :]:
+                candidate = replace(config, start=start, lr=rate)
+                work = None if config.depth == "probe" else self.out / "work" / f"{path.stem}-{start}-{rate:g}"
+                outcome = workshop.train(candidate, test=False, aside=_CHOICE_ASIDE, work=work)
+                quality = outcome.history[-1]["holdout_map"]
+                tried.append({"start": start, "lr": rate, "mAP": quality})
+                write_json(path, tried)
+                if work:
+                    shutil.rmtree(work, ignore_errors=True)
+        best = max(tried, key=lambda one: -np.inf if np.isnan(one["mAP"]) else one["mAP"])
+        return best["start"], best["lr"], tried
+
+    def _write_truth(self, dataset: Dataset) -> None:
+        """Test labels, beside the scores: every number can be computed again from the two."""
+        path = self.out / "cells" / f"truth-{dataset.name}-{self._digests[dataset.name]}.safetensors"
+        if not path.exists():
+            write_with(path, lambda temporary: save_file({"states": dataset.test.states()}, temporary))
+
+    @contextmanager
+    def _held(self, name: str, wait: bool) -> Iterator[bool]:
+        """Hold a lock that the system takes away when the process dies; say whether it is ours."""
+        path = self.out / "locks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def _path(self, job: Job) -> Path:
+        return self.out / "cells" / f"{self._name(job)}.json"
+
+    def _name(self, job: Job, seed: bool = True) -> str:
+        """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
+        settings = {name: value for name, value in asdict(job.config).items() if name not in NOT_PART_OF_THE_RESULT}
+        settings |= {"stop_epoch": job.config.stop_epoch, "weights": _weights_name(job.config.weights)}
+        settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
+        if len(job.candidates) > 1:
+            settings |= {"start": "chosen", "lr": "chosen"}
+        if not seed:
+            settings |= {"seed": None}
+        code = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=5).hexdigest()
+        cell = job.cell
+        parts = [cell.dataset, cell.depth, job.config.method, f"known{100 * cell.ratio:g}"]
+        parts += [f"flipped{100 * cell.noise:g}"] if cell.noise else []
+        parts += [f"seed{cell.seed}"] if seed else []
+        return "-".join([*parts, code])
+
+
+@lru_cache
+def _weights_name(weights: str) -> str:
+    """A file is known by its content: it may be moved, and another may come under its name."""
+    return content_hash(Path(weights)) if Path(weights).is_file() else weights

@@ -1,0 +1,117 @@
+"""A bench as pages: report.md, one self-contained report.html, a CSV a table, and the figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from positively.bench.figures import INK, save_figure, svg_text
+from positively.bench.tables import Table, escape_markdown
+from positively.errors import ConfigError
+from positively.files import write_text
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with the name of its files and the sentence beneath it."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report. Blank lines part the paragraphs of its text, which is plain text."""
+
+    heading: str
+    text: str = ""
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Picture] = ()
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """The text, paragraph by paragraph."""
+        return [" ".join(part.split()) for part in re.split(r"\n\s*\n", self.text) if part.strip()]
+
+    @property
+    def anchor(self) -> str:
+        """Where the contents lead to."""
+        return slug(self.heading)
+
+
+def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench", lead: str = "") -> Path:
+    """Write the report of a bench; the same sections give the same bytes.
+
+    Args:
+        folder: Where report.md, report.html, the tables (CSV) and the figures (SVG and PNG) go.
+        sections: What stands in it, in this order.
+        title: Heading of the page.
+        lead: A sentence or two beneath it.
+
+    Returns:
+        The page: report.html.
+    """
+    _check_names(sections)
+    for section in sections:
+        for table in section.tables:
+            write_text(folder / f"{slug(table.title)}.csv", table.csv())
+        for picture in section.pictures:
+            save_figure(picture.figure, folder / picture.name)
+    write_text(folder / "report.md", _markdown(sections, title, lead))
+    environment = Environment(
+        loader=PackageLoader("positively.bench"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals |= {"slug": slug, "inline_svg": inline_svg}
+    page = environment.get_template("report.html").render(title=title, lead=lead, sections=sections)
+    write_text(folder / "report.html", page)
+    return folder / "report.html"
+
+
+def slug(text: str) -> str:
+    """Name of a file or an anchor for a heading.
+
+    >>> slug("Table 1: coco-mini, depth probe, mAP (9 ratios)")
+    'table-1-coco-mini-depth-probe-map-9-ratios'
+    """
+    words = re.sub(r"[\W_]+", " ", text.lower()).strip().replace(" ", "-")
+    return words if len(words) <= 60 else words[:61].rpartition("-")[0]
+
+
+def inline_svg(picture: Picture) -> Markup:
+    """The figure as a part of a page: names of its own, no address in it, text in the color of the page."""
+    svg = svg_text(picture.figure, background="none")
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", svg)
+    # Figures on one page must not take each other's clip paths and markers.
+    svg = re.sub(r'(\sid="|url\(#|href="#)', lambda match: f"{match[1]}{slug(picture.name)}-", svg)
+    return Markup(svg)  # drawn by matplotlib, which escapes the text it is given
+
+
+def _check_names(sections: Sequence[Section]) -> None:
+    files = [slug(table.title) for section in sections for table in section.tables]
+    files += [picture.name for section in sections for picture in section.pictures]
+    twice = sorted({file for file in files if files.count(file) > 1} | ({"report"} & set(files)))
+    if twice:
+        raise ConfigError(f"Tables and figures of a report are files of their own, but the name {twice[0]} is taken.")
+
+
+def _markdown(sections: Sequence[Section], title: str, lead: str) -> str:
+    parts = [f"# {escape_markdown(title)}", escape_markdown(lead)]
+    for section in sections:
+        parts += [f"## {escape_markdown(section.heading)}", *map(escape_markdown, section.paragraphs)]
+        parts += [f"![{escape_markdown(picture.caption)}]({picture.name}.svg)" for picture in section.pictures]
+        parts += [table.markdown().strip() for table in section.tables]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,0 +1,111 @@
+"""A suite: one table or figure of the paper as a grid, written down in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from positively.bench.recipes import read_recipe
+from positively.errors import ConfigError
+from positively.methods import METHODS
+from positively.training.config import TrainConfig
+
+FOLDER = Path(__file__).parent / "suites"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: a method with its options, and whatever else of the training differs."""
+
+    name: str
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    published: bool = True
+    """Take γ and α of the paper's recipe for the dataset and the ratio, under ``options`` (pu-mlc alone)."""
+    train: dict[str, Any] = field(default_factory=dict)
+    """Other options of ``positively train``, such as lgconv."""
+
+    def method_options(self, family: str, ratio: float) -> dict[str, Any]:
+        """Options of the method on a dataset of this family at this known ratio."""
+        if self.method != "pu-mlc" or not self.published:
+            return self.options
+        recipe = read_recipe("voc" if family == "voc" else "coco").options(ratio)
+        return {name: recipe[name] for name in ("gamma", "alpha")} | self.options
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One claim: on this family of datasets, the first side has the higher value."""
+
+    claim: str
+    higher: dict[str, Any]
+    """Row, and ratio, noise or measure where they matter."""
+    lower: dict[str, Any]
+    family: str | None = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Rows × ratios × noises, and how the outcome is shown."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    ratios: tuple[float, ...]
+    noises: tuple[float, ...] = (0.0,)
+    show: Literal["table1", "table3", "ratio", "noise", "curves", "temperature"] = "ratio"
+    """As the paper's Table 1 or 3, as rows × ratio or × noise, as curves over epochs, or as spread and τ an epoch."""
+    depths: tuple[str, ...] = ("probe", "tail", "finetune")
+    """Depths at which there is something to measure."""
+    claims: tuple[Comparison, ...] = ()
+    text: str = ""
+
+    def grid(self) -> Iterator[tuple[Row, float, float]]:
+        """Every row with every ratio and noise."""
+        for ratio in self.ratios:
+            for noise in self.noises:
+                for row in self.rows:
+                    yield row, ratio, noise
+
+
+def suite_names() -> list[str]:
+    """Suites that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read_suite(name: str) -> Suite:
+    """Read a suite by its name, or from a YAML file of one's own."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"There is no suite '{name}'; there are {', '.join(suite_names())}, or pass a YAML file.")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows = tuple(Row(name=row, **(said or {})) for row, said in values.pop("rows").items())
+        claims = tuple(Comparison(**said) for said in values.pop("claims", ()))
+        values |= {key: tuple(values[key]) for key in ("ratios", "noises", "depths") if key in values}
+        suite = Suite(name=path.stem, rows=rows, claims=claims, **values)
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is no suite (title, rows, ratios …): {error}.") from None
+    _check(suite, path)
+    return suite
+
+
+def _check(suite: Suite, path: Path) -> None:
+    known = {field.name for field in fields(TrainConfig)}
+    for row in suite.rows:
+        if row.method not in METHODS:
+            raise ConfigError(f"{path}: row '{row.name}' has method '{row.method}'; there are {', '.join(METHODS)}.")
+        unknown = [name for name in row.train if name not in known]
+        if unknown:
+            raise ConfigError(f"{path}: row '{row.name}': 'positively train' has no option '{unknown[0]}'.")
+    names = {row.name for row in suite.rows}
+    for claim in suite.claims:
+        for side in (claim.higher, claim.lower):
+            if side.get("row") not in names:
+                raise ConfigError(f"{path}: the claim '{claim.claim}' names no row of this suite: {side.get('row')!r}.")
+    if not all(0 < ratio <= 1 for ratio in suite.ratios) or not all(0 <= noise < 1 for noise in suite.noises):
+        raise ConfigError(f"{path}: ratios lie above 0 and up to 1, noises from 0 and below 1.")

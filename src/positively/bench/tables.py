@@ -1,0 +1,243 @@
+"""Tables read off the results of a bench, the paper's figures beneath."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from positively.bench.published import DATA, RATIOS, TABLE_1, TABLE_3, Published, differences
+from positively.bench.results import MEASURES, Result, Spread, select
+from positively.bench.series import Axis, Lines, mean_over, of_rows, over_axis, over_epochs, row_names
+from positively.errors import ConfigError, and_more
+
+NOTHING = "–"
+"""What a cell prints that was not measured (yet)."""
+
+MEASURE_NAMES = {
+    "mAP": "mAP",
+    "OF1": "OF1",
+    "CF1": "CF1",
+    "OF1_half": "OF1 at 0.5",
+    "CF1_half": "CF1 at 0.5",
+    "OF1_oracle": "OF1 oracle",
+    "CF1_oracle": "CF1 oracle",
+}
+"""Heads of the columns."""
+
+HISTORY_NAMES = {
+    "holdout_map": "mAP on images kept aside",
+    "spread": "standard deviation of the logits",
+    "tau": "temperature τ, mean of the classes",
+}
+"""What the numbers of a history are called."""
+
+SPREAD_NOTE = "Mean over the seeds ± half the distance between the best and the worst; without ±, one seed."
+THRESHOLD_NOTE = (
+    "OF1 and CF1: at thresholds found on training images kept aside, at 0.5, and (oracle) at the threshold that is "
+    "best on the test labels, which nobody who uses a model has."
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text; a row of one cell is a divider across all columns."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    is_text: bool = False
+    """Whether its cells are sentences, which are set to the left and may break."""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) not in (1, len(self.head)):
+                raise ConfigError(f"{self.title}: a row of {len(row)} cells under {len(self.head)} heads: {row[0]}.")
+
+    def markdown(self) -> str:
+        """As Markdown: title, table, notes."""
+        lines = [tuple(escape_markdown(cell) for cell in self.head)]
+        lines.append((":--", *(":--" if self.is_text else "--:",) * (len(self.head) - 1)))
+        for row in self.rows:
+            cells = [escape_markdown(cell) for cell in row]
+            lines.append(tuple(cells) if len(row) > 1 else (f"**{cells[0]}**", *("",) * (len(self.head) - 1)))
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        notes = "\n".join(f"- {escape_markdown(note)}" for note in self.notes)
+        return f"**{escape_markdown(self.title)}**\n\n{table}\n" + (f"\n{notes}\n" if notes else "")
+
+    def csv(self) -> str:
+        """As CSV: head and rows, a divider as a row of one cell."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.head, *self.rows])
+        return text.getvalue()
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text that Markdown shows as it is.
+
+    >>> print(escape_markdown("PU-MLC* | <b>"))
+    PU-MLC\* \| \<b\>
+    """
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def show(value: Spread | float | str | None, percent: bool = True) -> str:
+    """Text of a cell: percent with one decimal, or the number itself; text as it is; a dash for nothing.
+
+    >>> show(0.457), show(Spread(0.5, 0.01, 2)), show(None), show("not measurable"), show(0.457, percent=False)
+    ('45.7', '50.0 ± 1.0', '–', 'not measurable', '0.457')
+    """
+    if isinstance(value, str):
+        return value
+    if value is None or math.isnan(value.mean if isinstance(value, Spread) else value):
+        return NOTHING
+    if isinstance(value, Spread):
+        half = f" ± {value.half:.3f}" if value.seeds > 1 else ""
+        return str(value) if percent else f"{value.mean:.3f}{half}"
+    return f"{100 * value:.1f}" if percent else f"{value:.3f}"
+
+
+def percents(shares: Sequence[float]) -> list[str]:
+    """Shares as heads of columns: ``10 %``."""
+    return [f"{100 * share:g} %" for share in shares]
+
+
+def table_1(
+    results: Sequence[Result],
+    dataset: str,
+    depth: str,
+    rows: Sequence[str] | None = None,
+    measures: Sequence[str] = MEASURES,
+    instead: Mapping[str, str] | None = None,
+) -> Table:
+    """Table 1: mAP at every known ratio below 100 %, and averages over the ratios; the paper's rows beneath.
+
+    Args:
+        results: Of a whole bench.
+        dataset: Whose results.
+        depth: Whose results.
+        rows: Names of the rows, in this order; those there are, unless told.
+        measures: What is averaged. A row that lacks a ratio has no average, for it would be one of other numbers.
+        instead: Row → what its cells print where nothing was measured: "not measurable".
+    """
+    here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0), rows)
+    here = [result for result in here if result.cell.ratio < 1]
+    ratios = tuple(sorted({result.cell.ratio for result in here}))
+    lines: list[tuple[str, ...]] = []
+    for name in row_names(here, rows):
+        of_row = select(here, row=name)
+        values = [mean_over(of_row, "mAP", [ratio]) for ratio in ratios]
+        values += [mean_over(of_row, measure, ratios) for measure in measures]
+        lines.append(_line(name, values, instead))
+    notes = [_what_ran(here), SPREAD_NOTE, THRESHOLD_NOTE]
+    family, some = _family(here), "" if ratios == RATIOS else f" ({len(ratios)} ratios)"
+    if some and ratios:
+        notes.append(f"Averages are over {', '.join(percents(ratios))} only. † The paper's, over all nine ratios.")
+    if family:
+        lines.append(_divider(family))
+        lines += [_published_line(row, ratios, measures) for row in TABLE_1[family]]
+    head = ("", *percents(ratios), *(f"Avg. {MEASURE_NAMES[measure]}{some}" for measure in measures))
+    title = f"Table 1: {dataset}, depth {depth}, mAP by known ratio, in percent"
+    return Table(title, head, tuple(lines), (*notes, *differences(family)))
+
+
+def table_3(
+    results: Sequence[Result],
+    dataset: str,
+    depth: str,
+    rows: Sequence[str] | None = None,
+    measures: Sequence[str] = MEASURES,
+    instead: Mapping[str, str] | None = None,
+) -> Table:
+    """Table 3: complete labels; the paper's rows beneath where the dataset is of MS-COCO."""
+    here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0, ratio=1.0), rows)
+    lines = []
+    for name in row_names(here, rows):
+        of_row = select(here, row=name)
+        lines.append(_line(name, [mean_over(of_row, measure, [1.0]) for measure in measures], instead))
+    family = _family(here)
+    beneath: tuple[str, ...] = ()
+    if family == "coco":  # the paper has no such table for VOC
+        lines.append(_divider(family))
+        lines += [_line(f"{row.name} (paper)", [row.test.get(measure) for measure in measures]) for row in TABLE_3]
+        beneath = differences(family, table=3)
+    head = ("", *(MEASURE_NAMES[measure] for measure in measures))
+    title = f"Table 3: {dataset}, depth {depth}, complete labels, in percent"
+    return Table(title, head, tuple(lines), (_what_ran(here), SPREAD_NOTE, THRESHOLD_NOTE, *beneath))
+
+
+def sweep(
+    results: Sequence[Result],
+    dataset: str,
+    depth: str,
+    rows: Sequence[str] | None = None,
+    over: Axis = "ratio",
+    measure: str = "mAP",
+    at: float | None = None,
+    title: str = "",
+    instead: Mapping[str, str] | None = None,
+) -> Table:
+    """One measure of the rows over known ratios or noise, for ablations; the options are those of ``over_axis``."""
+    lines = over_axis(results, dataset, depth, rows, over, measure, at)
+    what = "known ratio" if over == "ratio" else "noise (positives flipped to negative)"
+    setting = f", {lines.setting}" if lines.setting else ""
+    title = title or f"{dataset}, depth {depth}{setting}: {MEASURE_NAMES[measure]} by {what}, in percent"
+    return _from_lines(lines, title, percents(lines.places), instead)
+
+
+def curves(
+    results: Sequence[Result],
+    key: str = "holdout_map",
+    rows: Sequence[str] | None = None,
+    title: str = "",
+    percent: bool = True,
+) -> Table:
+    """A number of the history after each epoch; the results are of one dataset, depth, ratio and noise."""
+    lines = over_epochs(results, key, rows)
+    epochs = [f"epoch {epoch:.0f}" for epoch in lines.places]
+    return _from_lines(lines, title or f"{HISTORY_NAMES.get(key, key)}, after each epoch", epochs, percent=percent)
+
+
+def _from_lines(
+    lines: Lines, title: str, heads: Sequence[str], instead: Mapping[str, str] | None = None, percent: bool = True
+) -> Table:
+    rows = tuple(_line(name, values, instead, percent) for name, values in lines.rows.items())
+    return Table(title, ("", *heads), rows, (SPREAD_NOTE,))
+
+
+def _line(
+    name: str,
+    values: Sequence[Spread | float | None],
+    instead: Mapping[str, str] | None = None,
+    percent: bool = True,
+) -> tuple[str, ...]:
+    missing = (instead or {}).get(name)
+    return (name, *(show(missing if value is None else value, percent) for value in values))
+
+
+def _published_line(row: Published, ratios: tuple[float, ...], measures: Sequence[str]) -> tuple[str, ...]:
+    """A row of the paper's table 1 at our ratios; the paper has F1 as an average over all nine alone."""
+    cells = [show(row.by_ratio.get(ratio)) for ratio in ratios]
+    for measure in measures:
+        value = show(row.mean_map(ratios) if measure == "mAP" else row.test.get(measure))
+        partial = measure != "mAP" and ratios != RATIOS and value != NOTHING
+        cells.append(f"{value}†" if partial else value)
+    return (f"{row.name} (paper)", *cells)
+
+
+def _divider(family: str) -> tuple[str]:
+    return (f"As published, not run here: ResNet-101, 448 px, {DATA[family]}",)
+
+
+def _family(results: Sequence[Result]) -> str:
+    return next((result.family for result in results if result.family in DATA), "")
+
+
+def _what_ran(results: Sequence[Result]) -> str:
+    ran = sorted({(r.backbone, r.image_size, r.labels.get("images", 0)) for r in results})
+    listed = and_more([f"{backbone} at {size} px on {images:,} training images" for backbone, size, images in ran])
+    return f"Here: {listed}." if ran else "Nothing of this was run yet."

@@ -1,0 +1,171 @@
+"""Where the cells of one dataset are trained: features are made once, every training starts from them.
+
+The protocol of a cell, the same for every method:
+
+1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
+   that does not use negatives never sees one.
+2. A tenth of the training images is kept aside. Thresholds are found on them with the labels the method may see.
+   Their complete labels serve the curves, which decide nothing.
+3. Nothing is chosen on the test images: no epoch, no threshold, no option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.bench.datasets import Dataset
+from positively.calibration import choose_thresholds
+from positively.data.loading import FeatureRows, Features, Images
+from positively.data.transforms import ImageTransform
+from positively.errors import ConfigError
+from positively.features import extract
+from positively.labels import NEGATIVE, POSITIVE, LabelTable
+from positively.methods import create_method
+from positively.metrics import evaluate, oracle_f1
+from positively.models import Classifier
+from positively.training.auto import resolve
+from positively.training.config import TrainConfig
+from positively.training.fit import build_classifier, hide_labels, start_head
+from positively.training.holdout import holdout_rows
+from positively.training.loop import Loop
+from positively.training.run_folder import RunFolder
+from positively.training.score import Logits, sigmoid
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one training gave."""
+
+    config: TrainConfig
+    history: list[dict[str, float]]
+    labels: dict[str, int]
+    thresholds: npt.NDArray[np.float64]
+    test_logits: Logits | None
+
+
+class Workshop:
+    """Trainings on one dataset with one network, of which everything that stays frozen is computed once."""
+
+    def __init__(self, dataset: Dataset, base: TrainConfig, fabric: Fabric, speak: Callable[[str], None]) -> None:
+        self.dataset, self.base, self.fabric, self.speak = dataset, base, fabric, speak
+        self._unchanged: Classifier | None = None
+        self._features: dict[str, tuple[FeatureRows, FeatureRows]] = {}
+
+    def configure(self, **changes: Any) -> TrainConfig:
+        """The whole configuration of a training; what is left open is chosen as ``positively train`` would."""
+        method = create_method(changes["method"], **changes.get("options", {}))
+        config = replace(self.base, **changes, positives_only=not method.uses_negatives, resume="auto")
+        return resolve(config, self.dataset.train, self.fabric.device)
+
+    def train(
+        self, config: TrainConfig, *, test: bool = True, aside: float | None = None, work: Path | None = None
+    ) -> Outcome:
+        """Train once.
+
+        Args:
+            config: From :meth:`configure`.
+            test: Whether to score the test images; choices are made without.
+            aside: Share of the training images kept aside; default: the configuration's.
+            work: Folder for checkpoints, for trainings that are too long to be lost.
+        """
+        complete = self.dataset.train
+        seen = hide_labels(complete, config)
+        learning, kept = holdout_rows(len(complete), config.holdout if aside is None else aside, config.seed)
+        if not len(kept):
+            raise ConfigError(f"{self.dataset.name} has too few training images to keep some aside.")
+        table = seen.select(learning)
+        if not table.total(POSITIVE):
+            raise ConfigError(f"{self.dataset.name}: no positive label is left at {config.known_ratio:g} known.")
+        classifier = self._classifier(config, table)
+        folder = RunFolder(work) if work else None
+        loop = Loop(
+            self.fabric,
+            config,
+            create_method(config.method, **config.options),
+            classifier,
+            self._samples(classifier, table, learning, config),
+            self._samples(classifier, complete.select(kept), kept),
+            folder,
+            visible=work is not None,
+        )
+        loop.restore(self.speak)
+        loop.run()
+        thresholds = choose_thresholds(sigmoid(loop.score(loop.aside)), seen.states(kept))
+        labels = {"images": len(table), "positives": table.total(POSITIVE), "negatives": table.total(NEGATIVE)}
+        logits = loop.score(self._test_samples(classifier)) if test else None
+        return Outcome(config, loop.history, labels, thresholds, logits)
+
+    def measure(self, outcome: Outcome) -> dict[str, float]:
+        """The measures of a training on the test images."""
+        assert outcome.test_logits is not None
+        table = self.dataset.test
+        return measures(outcome.test_logits, table, outcome.thresholds)
+
+    def _classifier(self, config: TrainConfig, table: LabelTable) -> Classifier:
+        if config.depth != "probe":
+            return build_classifier(config, table)
+        # Nothing but the head learns, and it starts anew: the backbone need not be read again.
+        if self._unchanged is None:
+            self._unchanged = build_classifier(config, table)
+        start_head(self._unchanged, config, table)
+        return self._unchanged
+
+    def _samples(
+        self, classifier: Classifier, table: LabelTable, rows: Rows, learning: TrainConfig | None = None
+    ) -> Images | Features:
+        """These rows of the training table, with the labels of ``table``; augmented if they are learned from."""
+        if classifier.depth != "finetune":
+            return Features(table, self._kept(classifier)[0], rows)
+        transform = self._transform(classifier)
+        if learning is None or learning.augment == "auto":
+            return Images(table, transform)
+        return Images(table, replace(transform, augment=learning.augment), learning.seed)
+
+    def _test_samples(self, classifier: Classifier) -> Images | Features:
+        if classifier.depth != "finetune":
+            return Features(self.dataset.test, self._kept(classifier)[1])
+        return Images(self.dataset.test, self._transform(classifier))
+
+    def _transform(self, classifier: Classifier) -> ImageTransform:
+        return ImageTransform(classifier.backbone.image_size, classifier.backbone.interpolation)
+
+    def _kept(self, classifier: Classifier) -> tuple[FeatureRows, FeatureRows]:
+        """Kept features of the training and the test images; all rows of a grid share the part that makes them."""
+        key = classifier.feature_source[1]
+        if key not in self._features:
+            self._features[key] = self._extract(classifier, "train"), self._extract(classifier, "test")
+        return self._features[key]
+
+    def _extract(self, classifier: Classifier, part: str) -> FeatureRows:
+        table = self.dataset.train if part == "train" else self.dataset.test
+        classifier.to(self.fabric.device)
+        self.speak(f"{self.dataset.name}: features of {len(table):,} {part} images, computed where they are not kept …")
+        store = Path(self.base.features) if self.base.features else None
+        workers = resolve(self.base, table, self.fabric.device).workers or 0
+        return extract(classifier, table, self._transform(classifier), store=store, workers=workers)
+
+
+def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:
+    """mAP, and OF1 and CF1 at these thresholds, at 0.5 and at the oracle's: fractions."""
+    scores, states = sigmoid(logits), table.states()
+    judged, oracle = evaluate(scores, states, table.classes, thresholds), oracle_f1(scores, states)
+    return {
+        "mAP": judged.mean_average_precision,
+        "OF1": judged.f1.overall_f1,
+        "CF1": judged.f1.class_f1,
+        "OF1_half": judged.f1_at_half.overall_f1,
+        "CF1_half": judged.f1_at_half.class_f1,
+        "OF1_oracle": oracle.overall_f1,
+        "CF1_oracle": oracle.class_f1,
+    }

@@ -1,0 +1,130 @@
+"""``positively bench``: the paper's tables, run again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from positively.bench.options import BenchOptions
+from positively.cli.parsing import Parser, take
+from positively.data.options import ReadOptions
+from positively.training.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
+
+if TYPE_CHECKING:
+    from positively.bench.datasets import Dataset
+    from positively.bench.grid import Bench, Job
+
+# What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
+_READING = {"year", "empty_images", "difficult", "skip_missing", "skip_broken", "verify"}
+
+
+def parser() -> Parser:
+    """Options of the verb."""
+    made = Parser(
+        "bench",
+        "[SUITE ...]",
+        "Run grids of trainings (method × known ratio × label noise × seed × dataset) and write their tables and "
+        "figures with the paper's beside them. A suite is a name (table1, table3, noise, gamma, temperature, "
+        "smoothness, upu, unlabeled, mixup, lgconv, tail, single-positive) or a YAML file of your own; default: "
+        "table1. What is there already is not computed again, and any number of processes may run the same "
+        "command at once.",
+    )
+    made.add_argument("suites", nargs="*", type=str, help="names of suites, or YAML files")
+    made.add_recipe()
+    made.add_argument(
+        "--data",
+        nargs="+",
+        type=str,
+        default=[],
+        help="benchmarks: COCO's folder, a VOCdevkit, or a folder with train.csv and val.csv (or test.csv) whose "
+        "tags are complete",
+    )
+    made.add_argument("--ratios", nargs="+", type=float, default=[], help="known ratios in place of the suite's own")
+    made.add_group(BenchOptions)
+    made.add_argument("--start", type=str, default="auto", help="start of every head: usual or prior; default: chosen")
+    made.add_group(ModelOptions)
+    made.add_group(LearningOptions, without={"seed"})
+    made.add_group(MachineOptions)
+    made.add_group(ReadOptions, without={field.name for field in fields(ReadOptions)} - _READING)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Read, train what is missing, write the report."""
+    values, _ = parser().parse_recipe(arguments)
+    from positively.bench.datasets import read_dataset
+    from positively.bench.grid import Bench
+    from positively.bench.report import write_report
+    from positively.bench.sections import labels_section, suite_section
+    from positively.bench.suite import read_suite
+    from positively.errors import ConfigError
+    from positively.training.runtime import launch
+
+    began, options = time.perf_counter(), take(BenchOptions, values)
+    if not values.data:
+        raise ConfigError(
+            "Which benchmark? Pass --data COCO_FOLDER, VOCdevkit, or a folder with train.csv and val.csv."
+        )
+    if options.seeds < 1:
+        raise ConfigError(f"--seeds must be at least 1, not {options.seeds}.")
+    suites = [read_suite(name) for name in dict.fromkeys(values.suites or ["table1"])]
+    if values.ratios:
+        suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
+    config = replace(take(TrainConfig, values), out=None, devices=1)
+    fabric = launch(config)
+    datasets = []
+    for place in values.data:
+        dataset = read_dataset(place, take(ReadOptions, values)).subset(options.train_images, options.test_images)
+        print("\n".join([dataset.sizes, *dataset.notes]), flush=True)
+        datasets.append(dataset)
+
+    out = Path(options.out)
+    if config.depth == "auto":
+        config = replace(config, depth="finetune" if fabric.device.type != "cpu" else "probe")
+    choose = options.choose == "yes" or (options.choose == "auto" and config.depth == "probe")
+    bench = Bench(out, datasets, config, fabric, choose, _say)
+    able = [suite for suite in suites if config.depth in suite.depths]
+    jobs = {suite.name: bench.jobs(suite, options.seeds) for suite in able}
+    if not options.report:
+        _compute(bench, [job for some in jobs.values() for job in some])
+    sections = [labels_section(datasets)]
+    for suite in suites:
+        results = bench.results(jobs.get(suite.name, []))
+        sections.append(suite_section(suite, results, datasets, str(config.depth)))
+    page = write_report(out, sections, title="Bench", lead=_lead(config, datasets, options.seeds))
+    for section in sections[1:]:
+        print("\n" + "\n".join(table.markdown() for table in section.tables))
+    print(f"Report: {page}; tables and figures beside it. {(time.perf_counter() - began) / 60:.1f} minutes.")
+    return 0
+
+
+def _compute(bench: Bench, jobs: list[Job]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("cells", total=None)
+
+        def progress(job: Job, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=job.cell.name)
+            if not console.is_terminal:
+                _say(f"{done}/{total} {job.cell.name}")
+
+        bench.run(jobs, progress)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int) -> str:
+    names = " and ".join(dataset.name for dataset in datasets)
+    return (
+        f"{names}, depth {config.depth}, backbone {config.backbone}, {seeds} seeds. A seed changes mask, order and "
+        "start. Nothing was chosen on test images."
+    )

@@ -1,0 +1,209 @@
+"""The head that made the published numbers: a feature for every class by attention, then a graph of the classes.
+
+The paper does not name it; its code has it from SSGRL and SARB (semantic decoupling and a gated graph network).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from positively.errors import ConfigError
+from positively.labels import LabelTable
+from positively.models.heads.base import Head, Pooling
+
+# Sizes of the reference.
+WIDTH, ATTENTION_WIDTH, STEPS = 1024, 512, 3
+
+LEARNED_VECTOR_SIZE = 300
+_LEARNED_VECTOR_SPREAD = 0.38  # that of GloVe's vectors, whose norm is 6 to 7
+
+# Maps from this side on are averaged 2×2: 448 px give a ResNet 14×14 positions, of which the reference makes 7×7.
+LARGE_SIDE = 14
+
+# Classes whose attention is computed at once: it needs B·H·W·512 numbers each, a hundred times the map's share.
+_CLASSES_AT_ONCE = 16
+
+
+class SemanticDecoupling(nn.Module):
+    """One feature a class, by attention of the class's word vector over positions.
+
+    Shapes: features B×P×1024 of P positions and word vectors classes×d; output B×classes×1024.
+
+    The score of a position is ``fc4(fc3(tanh(fc1(feature) · fc2(vector))))``. The two layers after the tanh are linear,
+    so one vector does the work of both; and the sum over positions is a matrix product. Nothing of the size
+    B×P×classes×1024 is ever made, and of the tanh only a few classes at a time: it is computed again for the gradient.
+    """
+
+    def __init__(self, vector_size: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(WIDTH, ATTENTION_WIDTH, bias=False)
+        self.fc2 = nn.Linear(vector_size, ATTENTION_WIDTH, bias=False)
+        self.fc3 = nn.Linear(ATTENTION_WIDTH, ATTENTION_WIDTH)
+        self.fc4 = nn.Linear(ATTENTION_WIDTH, 1)
+
+    def forward(self, features: Tensor, word_vectors: Tensor) -> Tensor:
+        """Return the feature of every class."""
+        positions, classes = self.fc1(features), self.fc2(word_vectors)
+        direction = self.fc4.weight @ self.fc3.weight
+        # The same for every position, so that the softmax does not see it: the reference's biases have no effect.
+        shift = F.linear(self.fc3.bias, self.fc4.weight, self.fc4.bias)
+        parts = classes.split(_CLASSES_AT_ONCE)
+        if torch.is_grad_enabled() and len(parts) > 1:
+            again = partial(checkpoint, _scores, use_reentrant=False, preserve_rng_state=False)
+            scored = [again(positions, part, direction) for part in parts]
+        else:
+            scored = [_scores(positions, part, direction) for part in parts]
+        scores = torch.cat(scored, -1) + shift
+        # Over the positions, in float32 at least, whatever the precision around it.
+        attention = scores.softmax(1, torch.promote_types(scores.dtype, torch.float32)).to(features.dtype)
+        return torch.einsum("bpc,bpd->bcd", attention, features)
+
+
+def _scores(positions: Tensor, classes: Tensor, direction: Tensor) -> Tensor:
+    """B×P×512 positions and C×512 classes → B×P×C."""
+    return F.linear(torch.tanh(positions[:, :, None] * classes), direction)[..., 0]
+
+
+class GatedGraph(nn.Module):
+    """A gated graph network: classes tell one another what they have, three times.
+
+    Shapes: B×classes×1024 and an adjacency classes×classes; output B×classes×1024.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.update_message, self.reset_message, self.new_message = (nn.Linear(2 * WIDTH, WIDTH) for _ in range(3))
+        self.update_state, self.reset_state, self.new_state = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, state: Tensor, adjacency: Tensor) -> Tensor:
+        """Return the state of every class after the last step."""
+        for _ in range(STEPS):
+            message = torch.cat([adjacency @ state, adjacency.T @ state], -1)
+            update = torch.sigmoid(self.update_message(message) + self.update_state(state))
+            reset = torch.sigmoid(self.reset_message(message) + self.reset_state(state))
+            new = torch.tanh(self.new_message(message) + self.new_state(reset * state))
+            state = (1 - update) * state + update * new
+        return state
+
+
+class SemanticGraphHead(Head):
+    """Feature map → logits, by one feature a class and a graph of the classes.
+
+    Shapes: input B×C×H×W, as the backbone or as :meth:`pool` gives it; output B×classes.
+
+    Maps of 14 positions a side or more are averaged 2×2, again and again until a side is below 14 (448 px on a ResNet:
+    14×14 → 7×7), so that a map that was averaged before and kept on disk is never averaged twice.
+
+    The BatchNorm behind the first convolution follows ``frozen_statistics`` of the classifier: frozen, it is a scale
+    and a bias, as in the reference. At depth 'probe', where the head learns alone, it always takes statistics.
+
+    Args:
+        channels: Channels of the map.
+        classes: Number of classes.
+        pooling: Takes no other value than ``"average"``: attention weighs the positions.
+        word_vectors: Shape (classes, d): a vector for the name of each class (the reference has GloVe's, d = 300). They
+            stay as they are and are saved with the model. ``None`` learns vectors of 300 numbers from a random start.
+    """
+
+    adjacency: Tensor
+    word_vectors: Tensor
+
+    def __init__(
+        self, channels: int, classes: int, pooling: Pooling = "average", word_vectors: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        if pooling != "average":
+            raise ConfigError(
+                f"Head 'semantic-graph' weighs the positions by attention and has no pooling {pooling!r}. Leave "
+                "--pooling out, or take --head linear."
+            )
+        if word_vectors is None:
+            self.word_vectors = nn.Parameter(torch.empty(classes, LEARNED_VECTOR_SIZE))
+        else:
+            if word_vectors.ndim != 2 or len(word_vectors) != classes or not word_vectors.numel():
+                raise ConfigError(
+                    f"Word vectors stand one a row in the order of the classes: {classes} rows, not the shape "
+                    f"{'×'.join(map(str, word_vectors.shape))}."
+                )
+            self.register_buffer("word_vectors", word_vectors.detach().clone().float())
+        self.change_channels = nn.Sequential(nn.Conv2d(channels, WIDTH, 1, bias=False), nn.BatchNorm2d(WIDTH))
+        self.decoupling = SemanticDecoupling(self.word_vectors.shape[1])
+        self.graph = GatedGraph()
+        self.output = nn.Linear(2 * WIDTH, WIDTH)
+        # Row c is the classifier of class c, and sees the feature of class c alone.
+        self.classifiers = nn.Linear(WIDTH, classes)
+        self.register_buffer("adjacency", torch.eye(classes))
+        self.start("usual")
+
+    @property
+    def keeps(self) -> str:
+        """The whole map, averaged where it is large."""
+        return f"map below {LARGE_SIDE}"
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        """The classifiers, one a class."""
+        return self.classifiers
+
+    def pool(self, feature_map: Tensor) -> Tensor:
+        """Average B×C×H×W 2×2 until a side is below 14; smaller maps pass through."""
+        while min(feature_map.shape[2:]) >= LARGE_SIDE:
+            feature_map = F.avg_pool2d(feature_map, 2, ceil_mode=True)  # ceil: the edge of an odd map is not lost
+        return feature_map
+
+    def redraw(self) -> None:
+        """Torch's own draw of every layer, and of the word vectors if they learn."""
+        if isinstance(self.word_vectors, nn.Parameter):
+            nn.init.normal_(self.word_vectors, std=_LEARNED_VECTOR_SPREAD)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d | nn.BatchNorm2d):
+                module.reset_parameters()
+
+    @torch.no_grad()
+    def prepare(self, table: LabelTable) -> None:
+        """Make the graph of the known positives: A_ij = #(i and j) / #(i), with 1 on the diagonal.
+
+        The row of a class without a known positive is zero but for the diagonal. (The reference divides 0 by 0 there,
+        and the whole network becomes NaN.)
+        """
+        together = table.cooccurrence().toarray().astype(np.float64)
+        adjacency = together / np.maximum(together.diagonal(), 1)[:, None]
+        np.fill_diagonal(adjacency, 1.0)
+        self.adjacency.copy_(torch.from_numpy(adjacency))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits B×classes of a feature map, averaged before or not."""
+        feature_map: Tensor = self.change_channels(self.pool(features))
+        of_classes = self.decoupling(feature_map.flatten(2).transpose(1, 2), self.word_vectors)
+        after_graph = self.graph(of_classes, self.adjacency)
+        outputs = torch.tanh(self.output(torch.cat([after_graph, of_classes], -1)))
+        return (outputs * self.classifiers.weight).sum(-1) + self.classifiers.bias
+
+
+def read_word_vectors(file: str) -> Tensor:
+    """Read a ``.npy`` file of one row of numbers a class; pickled objects are never read.
+
+    Raises:
+        ConfigError: If there is no such file, or it holds something else.
+    """
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"There is no file of word vectors {file}.")
+    try:
+        vectors = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        vectors = None
+    is_numbers = isinstance(vectors, np.ndarray) and vectors.dtype.kind in "fiu" and bool(np.isfinite(vectors).all())
+    if vectors is None or not is_numbers:
+        raise ConfigError(
+            f"{file} is no .npy file of finite numbers. Write it with numpy.save, one row a class in the order of the "
+            "classes."
+        )
+    return torch.from_numpy(vectors.astype(np.float32))

@@ -1,0 +1,261 @@
+"""A bench computes every cell once, whoever asks and however often it is killed, and keeps what its numbers rest on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import load_file
+from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
+
+from positively.bench.datasets import read_dataset
+from positively.bench.recipes import read_recipe, recipe_names
+from positively.bench.results import read_results
+from positively.bench.suite import read_suite, suite_names
+from positively.cli import main
+from positively.data.options import ReadOptions
+from positively.data.scenes import CLASSES, write_scenes
+from positively.errors import ConfigError, TableError
+from positively.methods import create_method
+from positively.models import create_classifier
+from positively.training.config import TrainConfig
+
+SUITE = {
+    "title": "A small suite",
+    "show": "table1",
+    "ratios": [0.5, 0.9],
+    "rows": {"PU-MLC": {"method": "pu-mlc"}, "BCE": {"method": "bce"}},
+    "claims": [
+        {
+            "claim": "PU-MLC does better",
+            "higher": {"row": "PU-MLC", "ratio": 0.5},
+            "lower": {"row": "BCE", "ratio": 0.5},
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A benchmark of scenes with complete tags, weights for the tiny network, and a suite."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("digits")
+    write_scenes(folder, "train", 60)
+    write_scenes(folder, "test", 40)
+    (folder / "classes.txt").write_text("\n".join(CLASSES))
+    torch.manual_seed(0)
+    network = create_classifier("positively_tiny", 1, "none", 32).backbone.network
+    save_file(network.state_dict(), folder / "tiny.safetensors")
+    (folder / "small.yaml").write_text(yaml.safe_dump(SUITE, allow_unicode=True), encoding="utf-8")
+    return folder
+
+
+def words(place, out, *more, suite="small.yaml", depth="probe"):
+    fixed = ["--backbone", "positively_tiny", "--weights", place / "tiny.safetensors", "--image-size", 32]
+    said = ["bench", place / suite, "--data", place, "--depth", depth, *fixed, "--seeds", 2, "--epochs", 2]
+    return [str(word) for word in [*said, "--out", out, *more]]
+
+
+@pytest.fixture(scope="module")
+def finished(place, environment, tmp_path_factory):
+    out = tmp_path_factory.mktemp("bench")
+    done = subprocess.run(
+        [sys.executable, "-m", "positively", *words(place, out)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def cells(out):
+    return sorted((out / "cells").glob("*seed*.json"))
+
+
+def test_every_cell_has_one_result_and_the_report_is_written(finished):
+    out, done = finished
+    assert len(cells(out)) == 2 * 2 * 2  # rows × ratios × seeds
+    assert "8/8" in done.stderr
+    names = {path.name for path in out.iterdir()}
+    assert {"report.md", "report.html", "cells", "choices"} <= names
+    assert any(name.endswith(".csv") for name in names) and any(name.endswith(".png") for name in names)
+    assert "PU-MLC does better" in done.stdout and "Table 1" in done.stdout
+    assert "seconds" in json.loads(cells(out)[0].read_text())
+
+
+def test_start_and_rate_are_chosen_on_a_part_of_train_and_written_down(finished):
+    out, _ = finished
+    choices = list((out / "choices").glob("*.json"))
+    assert len(choices) == 2 * 2  # rows × ratios at which is chosen: 0.5, and 1 for 0.9
+    tried = json.loads(choices[0].read_text())
+    assert len(tried) == 6 and {one["start"] for one in tried} == {"usual", "prior"}
+    for result in read_results(out / "cells"):
+        best = max(result.chosen["tried"], key=lambda one: one["mAP"])
+        assert (result.chosen["start"], result.chosen["lr"]) == (best["start"], best["lr"])
+
+
+def test_a_method_without_use_for_negatives_never_sees_one(finished):
+    for result in read_results(finished[0] / "cells"):
+        assert (result.labels["negatives"] == 0) == (result.method == "pu-mlc")
+        assert result.labels["positives"] > 0 and result.labels["images"] == 54
+
+
+def test_the_numbers_are_those_of_scikit_learn_on_the_kept_scores(finished):
+    out, _ = finished
+    (truth_file,) = (out / "cells").glob("truth-*.safetensors")
+    truth = load_file(truth_file)["states"] == 1
+    for result in read_results(out / "cells"):
+        kept = load_file(out / "cells" / result.scores)
+        scores = 1 / (1 + np.exp(-kept["logits"].astype(np.float64)))
+        there = truth.any(axis=0) & ~truth.all(axis=0)
+        expected = average_precision_score(truth[:, there], scores[:, there], average="macro")
+        assert result.test["mAP"] == pytest.approx(expected, abs=1e-9)
+        for names, cut in ((("OF1", "CF1"), kept["thresholds"]), (("OF1_half", "CF1_half"), 0.5)):
+            found = (scores >= cut)[:, there]
+            overall = f1_score(truth[:, there], found, average="micro", zero_division=0)
+            parts = [
+                f(truth[:, there], found, average="macro", zero_division=0) for f in (precision_score, recall_score)
+            ]
+            assert result.test[names[0]] == pytest.approx(overall, abs=1e-9)
+            assert result.test[names[1]] == pytest.approx(2 * parts[0] * parts[1] / max(sum(parts), 1e-12), abs=1e-9)
+        assert result.test["OF1_oracle"] == pytest.approx(
+            max(f1_score(truth[:, there], (scores >= t / 100)[:, there], average="micro") for t in range(1, 100))
+        )
+
+
+def test_the_second_call_computes_nothing_and_writes_the_same_report(finished, place, environment):
+    out, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
+    page = (out / "report.html").read_bytes()
+    again = subprocess.run(
+        [sys.executable, "-m", "positively", *words(place, out)], env=environment, capture_output=True, text=True
+    )
+    assert again.returncode == 0 and "seed 0" not in again.stderr
+    assert {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()} == before
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_killed_and_started_again_it_computes_only_what_is_missing(finished, place, environment, tmp_path):
+    command = [sys.executable, "-m", "positively", *words(place, tmp_path)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(cells(tmp_path)) < 3 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    there = {path: path.stat().st_mtime_ns for path in cells(tmp_path)}
+    assert 3 <= len(there) < 8
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert {path: path.stat().st_mtime_ns for path in there} == there
+    for mine, other in zip(read_results(tmp_path / "cells"), read_results(finished[0] / "cells"), strict=True):
+        assert mine.test == other.test, "a killed bench ends with the numbers of an unbroken one"
+
+
+def test_two_processes_share_a_grid(finished, place, environment, tmp_path):
+    command = [sys.executable, "-m", "positively", *words(place, tmp_path)]
+    both = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE) for _ in "12"]
+    outputs = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert [path.name for path in cells(tmp_path)] == [path.name for path in cells(finished[0])]
+    for mine, other in zip(read_results(tmp_path / "cells"), read_results(finished[0] / "cells"), strict=True):
+        assert mine.test == other.test
+
+
+def test_what_a_depth_cannot_measure_is_said_and_not_a_number(place, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    said = words(place, tmp_path)
+    said[1] = "lgconv"
+    assert main(said) == 0
+    assert "not measurable" in capsys.readouterr().out
+    assert not cells(tmp_path)
+
+
+def test_the_tail_learns_and_goes_on_from_its_checkpoint(place, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    suite = {**SUITE, "show": "curves", "ratios": [0.5]}
+    (tmp_path / "tail.yaml").write_text(yaml.safe_dump(suite, allow_unicode=True), encoding="utf-8")
+    said = words(place, tmp_path / "out", "--seeds", "1", depth="tail")
+    said[1] = str(tmp_path / "tail.yaml")
+    assert main(said) == 0
+    assert len(cells(tmp_path / "out")) == 2 and not list((tmp_path / "out").glob("work/*"))
+    assert "epoch 2" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "choices").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--train-images", "10"], "too few training images"),
+        (["--ratios", "0.001"], "no positive label is left"),
+    ],
+)
+def test_what_cannot_work_is_a_sentence(place, tmp_path, capsys, monkeypatch, more, sentence):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    assert main(words(place, tmp_path, *more)) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_bench_without_data_or_with_an_unknown_suite_says_what_there_is(place, tmp_path, capsys):
+    assert main(["bench", "--out", str(tmp_path)]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert main(["bench", "tabel1", "--data", str(place)]) == 2
+    assert "table1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"rows": {"A": {"method": "pu-mcl"}}}, "there are pu-mlc"),
+        ({"rows": {"A": {"method": "bce", "train": {"lgcnov": True}}}}, "no option 'lgcnov'"),
+        ({"ratios": [0.0]}, "ratios lie above 0"),
+        ({"claims": [{"claim": "c", "higher": {"row": "X"}, "lower": {"row": "BCE"}}]}, "names no row"),
+        ({"rows": None}, "is no suite"),
+    ],
+)
+def test_a_suite_of_ones_own_is_checked_before_anything_runs(tmp_path, change, sentence):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**SUITE, **change}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=sentence):
+        read_suite(str(tmp_path / "mine.yaml"))
+
+
+def test_a_folder_without_a_test_table_is_refused(tmp_path):
+    (tmp_path / "train.csv").write_text("image,tags\n")
+    write_scenes(tmp_path, "train", 24)
+    with pytest.raises(TableError, match=r"neither test.csv nor val.csv"):
+        read_dataset(tmp_path, ReadOptions())
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_every_suite_of_the_package_can_be_read_and_trained(name):
+    suite = read_suite(name)
+    for row, ratio, _ in suite.grid():
+        for family in ("coco", "voc", ""):
+            create_method(row.method, **row.method_options(family, ratio))
+        TrainConfig(**row.train)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_is_understood_and_its_gamma_follows_the_stated_rule(name):
+    recipe = read_recipe(name)
+    TrainConfig(**recipe.train)
+    create_method(recipe.train["method"], **recipe.options(0.1))
+    published = {"coco": 0.55, "voc": 0.85}[name.partition("-")[0]]
+    assert set(recipe.gamma) == {round(0.1 * step, 1) for step in range(1, 11)}
+    for ratio, gamma in recipe.gamma.items():
+        assert gamma == pytest.approx(published * (1 - ratio) / 0.9, abs=6e-4)
+
+
+def test_a_recipe_stands_in_for_the_defaults_and_words_win_over_it():
+    from positively.cli.train import parser
+
+    values, recipe = parser().parse_recipe(["COCO", "--recipe", "coco", "--lr", "3e-5", "--known-ratio", "0.1"])
+    assert (values.backbone, values.image_size, values.stop_epoch, values.lr) == ("resnet101", 448, 41, 3e-5)
+    assert values.lgconv is True and values.positives_only is True and recipe.options(0.1)["gamma"] == 0.55
+    with pytest.raises(ConfigError, match="coco-clip"):
+        parser().parse_recipe(["COCO", "--recipe", "cocoa"])

@@ -1,0 +1,341 @@
+"""What is read off a folder of bench results: tables, claims, figures, the report."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from positively.bench import figures
+from positively.bench.claims import Claim, claims_table, compare, verdict
+from positively.bench.counts import LabelCounts, Labels, label_counts, rounded_down, table_2
+from positively.bench.published import RATIOS, TABLE_1, TABLE_2, TABLE_3
+from positively.bench.report import Picture, Section, write_report
+from positively.bench.results import MEASURES, Cell, Result
+from positively.bench.tables import Table, curves, sweep, table_1, table_3
+from positively.errors import ConfigError, RunError
+from positively.labels import NEGATIVE, POSITIVE, LabelTable
+
+
+def result(row, ratio, seed, value, *, noise=0.0, dataset="coco-mini", family="coco", history=()):
+    """A result whose seven measures are value, value + 0.01, value + 0.02 …"""
+    return Result(
+        cell=Cell(dataset, row, "probe", ratio, noise, seed),
+        family=family,
+        method="pu-mlc",
+        options={},
+        backbone="net",
+        image_size=224,
+        chosen={},
+        labels={"positives": 10, "negatives": 20, "images": 5000},
+        test={measure: value + index / 100 for index, measure in enumerate(MEASURES)},
+        history=list(history),
+    )
+
+
+def cells(table, name):
+    """Cells of a row under their heads."""
+    (row,) = [row for row in table.rows if row[0] == name]
+    return dict(zip(table.head[1:], row[1:], strict=True))
+
+
+FULL = [result("PU-MLC", ratio, seed, 0.4 + ratio / 10 + seed / 50) for ratio in RATIOS for seed in (0, 1)]
+FEW = [result("PU-MLC", 0.1, 0, 0.40), result("PU-MLC", 0.1, 1, 0.42), result("PU-MLC", 0.5, 0, 0.50)]
+
+
+def test_a_cell_is_the_mean_and_half_the_spread_of_its_seeds():
+    row = cells(table_1(FULL, "coco-mini", "probe"), "PU-MLC")
+    assert row["10 %"] == "42.0 ± 1.0"  # 41 and 43
+    assert row["90 %"] == "50.0 ± 1.0"  # 49 and 51
+    assert row["Avg. mAP"] == "46.0 ± 1.0"  # 45 and 47: the mean of the nine ratios is 0.5
+    assert row["Avg. CF1"] == "48.0 ± 1.0"
+    assert row["Avg. OF1 oracle"] == "51.0 ± 1.0"
+
+
+def test_averages_over_some_ratios_say_so_and_need_seeds_that_have_them_all():
+    table = table_1(FEW, "coco-mini", "probe")
+    row = cells(table, "PU-MLC")
+    assert row["10 %"] == "41.0 ± 1.0"
+    assert row["50 %"] == "50.0"  # one seed has no spread
+    assert row["Avg. mAP (2 ratios)"] == "45.0"  # seed 0 alone has both
+    assert any("over 10 %, 50 % only" in note for note in table.notes)
+    paper = cells(table, "PU-MLC (paper)")
+    assert paper["Avg. mAP (2 ratios)"] == "78.8"  # (75.7 + 82.0) / 2 = 78.85, a little less in floats
+    assert paper["Avg. OF1 oracle (2 ratios)"] == "77.4†"
+
+
+def test_missing_cells_are_dashes_and_what_cannot_be_measured_is_said():
+    results = [*FEW, result("AN", 0.5, 0, 0.3)]
+    rows = ["PU-MLC", "AN", "PU-MLC, LgConv", "SARB"]
+    table = table_1(results, "coco-mini", "probe", rows, instead={"PU-MLC, LgConv": "not measurable"})
+    assert [row[0] for row in table.rows[:4]] == rows
+    assert cells(table, "AN")["10 %"] == "–"
+    assert cells(table, "AN")["Avg. mAP (2 ratios)"] == "–"
+    assert set(cells(table, "PU-MLC, LgConv").values()) == {"not measurable"}
+    assert set(cells(table, "SARB").values()) == {"–"}
+
+
+def test_a_number_that_could_not_be_computed_is_a_dash():
+    broken = replace(FEW[0], test={"mAP": float("nan")})
+    assert cells(table_1([broken], "coco-mini", "probe"), "PU-MLC")["10 %"] == "–"
+
+
+def test_a_bench_without_results_is_an_empty_table():
+    table = table_1([], "coco-mini", "probe", ["PU-MLC"])
+    assert table.rows[0][0] == "PU-MLC"
+    assert table.notes[0] == "Nothing of this was run yet."
+
+
+def test_the_papers_rows_stand_under_a_divider_and_are_marked():
+    table = table_1(FULL, "coco-mini", "probe")
+    (place,) = [index for index, row in enumerate(table.rows) if len(row) == 1]
+    assert place == 1 and "As published" in table.rows[place][0]
+    assert all(row[0].endswith("(paper)") for row in table.rows[place + 1 :])
+    paper = cells(table, "PU-MLC (paper)")
+    assert (paper["10 %"], paper["Avg. mAP"], paper["Avg. OF1 oracle"], paper["Avg. OF1"]) == (
+        "75.7",
+        "81.2",
+        "77.4",
+        "–",
+    )
+    assert cells(table, "SARB (paper)")["Avg. OF1 at 0.5"] == "76.8"
+    assert cells(table, "SST (paper)")["Avg. OF1 at 0.5"] == "–"
+    assert any("41 of the 80 epochs" in note for note in table.notes)
+
+
+def test_a_dataset_of_no_family_has_no_published_rows():
+    table = table_1([replace(one, family="") for one in FULL], "coco-mini", "probe")
+    assert len(table.rows) == 1
+
+
+def test_table_3_takes_complete_and_clean_labels_only():
+    results = [*FULL, result("PU-MLC", 1.0, 0, 0.6), result("PU-MLC", 1.0, 0, 0.5, noise=0.2)]
+    table = table_3(results, "coco-mini", "probe")
+    assert list(cells(table, "PU-MLC").values()) == ["60.0", "61.0", "62.0", "63.0", "64.0", "65.0", "66.0"]
+    assert list(cells(table, "PU-MLC (paper)").values()) == ["84.2", "–", "–", "–", "–", "79.1", "78.2"]
+    assert cells(table, "ML-GCN (paper)")["CF1 at 0.5"] == "78.0"
+    voc = [result("PU-MLC", 1.0, 0, 0.9, dataset="voc2007", family="voc")]
+    assert len(table_3(voc, "voc2007", "probe").rows) == 1
+
+
+def test_a_sweep_over_noise_stays_at_the_ratio_that_has_noise():
+    noisy = [result("AN", 0.5, 0, 0.45 - noise / 2, noise=noise) for noise in (0.0, 0.2, 0.4)]
+    results = [*FEW, *noisy]
+    table = sweep(results, "coco-mini", "probe", ["AN", "PU-MLC"], over="noise")
+    assert cells(table, "AN") == {"0 %": "45.0", "20 %": "35.0", "40 %": "25.0"}
+    assert cells(table, "PU-MLC") == {"0 %": "50.0", "20 %": "–", "40 %": "–"}
+    assert "50 % known" in table.title
+    over_ratios = sweep(results, "coco-mini", "probe", ["PU-MLC", "AN"], measure="CF1")
+    assert cells(over_ratios, "PU-MLC") == {"10 %": "43.0 ± 1.0", "50 %": "52.0"}
+    both = [*results, result("AN", 0.1, 0, 0.3, noise=0.2)]
+    with pytest.raises(ConfigError, match="10 %, 50 %"):
+        sweep(both, "coco-mini", "probe", ["AN"], over="noise")
+    with pytest.raises(ConfigError, match="F2"):
+        sweep(results, "coco-mini", "probe", ["AN"], measure="F2")
+
+
+def test_two_results_for_one_cell_are_refused():
+    with pytest.raises(RunError, match="PU-MLC, 10 % known, seed 0"):
+        table_1([*FEW, FEW[0]], "coco-mini", "probe")
+
+
+def test_curves_follow_the_histories():
+    short = [{"holdout_map": 0.2, "tau": 0.25}]
+    long = [{"holdout_map": 0.3, "tau": 0.75}, {"holdout_map": 0.5, "tau": 1.0}]
+    results = [result("PU-MLC", 0.1, 0, 0.4, history=short), result("PU-MLC", 0.1, 1, 0.4, history=long)]
+    results.append(result("BCE", 0.1, 0, 0.4, history=[{"holdout_map": float("nan")}]))
+    assert cells(curves(results), "PU-MLC") == {"epoch 1": "25.0 ± 5.0", "epoch 2": "50.0"}
+    assert cells(curves(results), "BCE") == {"epoch 1": "–", "epoch 2": "–"}
+    assert cells(curves(results, "tau", percent=False), "PU-MLC")["epoch 1"] == "0.500 ± 0.250"
+    with pytest.raises(ConfigError, match="2 settings"):
+        curves([*results, result("PU-MLC", 0.5, 0, 0.4)])
+
+
+def test_tables_go_through_csv_and_markdown_unharmed():
+    table = Table('a, "b"', ("", "x | y"), (("<b>*", "1,5"), ("the paper",), ('say "so"', "–")), ("a note",))
+    assert [tuple(row) for row in csv.reader(io.StringIO(table.csv()))] == [table.head, *table.rows]
+    lines = table.markdown().splitlines()
+    assert r"|  | x \| y |" in lines
+    assert r"| \<b\>\* | 1,5 |" in lines
+    assert "| **the paper** |  |" in lines
+    assert "- a note" in lines
+    with pytest.raises(ConfigError, match="3 cells under 2"):
+        Table("t", ("", "x"), (("a", "b", "c"),))
+
+
+# Table 2
+
+
+def test_labels_are_rounded_down_as_the_paper_does():
+    for figures_ in TABLE_2:
+        assert rounded_down(241_035, figures_.ratio) == figures_.positives
+        assert rounded_down(6_381_605, figures_.ratio) == figures_.negatives
+
+
+def test_counts_of_a_small_table():
+    generator = np.random.default_rng(0)
+    states = np.where(generator.random((30, 5)) < 0.2, 1, -1)
+    states[0] = [1, -1, -1, -1, -1]
+    table = LabelTable.from_states([str(i) for i in range(30)], list("abcde"), states, NEGATIVE)
+    positives, negatives = int((states == 1).sum()), int((states == -1).sum())
+    known = np.random.RandomState(3).random_sample((30, 5)) < 0.5  # the mask, drawn again by hand
+    half, whole = label_counts(table, (0.5, 1.0), seed=3)
+    assert half.rounded == Labels(positives // 2, negatives // 2)
+    assert half.drawn == Labels(int((known & (states == 1)).sum()), int((known & (states == -1)).sum()))
+    assert whole.rounded == whole.drawn == Labels(positives, negatives)
+    assert whole.drawn.reduction == pytest.approx(negatives / 150)
+
+
+def test_table_2_names_the_misprint():
+    totals = [Labels(rounded_down(241_035, ratio), rounded_down(6_381_605, ratio)) for ratio in (0.1, 0.5, 1.0)]
+    counts = [LabelCounts(figures_.ratio, 0, labels, labels) for figures_, labels in zip(TABLE_2, totals, strict=True)]
+    table = table_2(counts, "COCO")
+    reductions = [row[1:4] for row in table.rows if row[0] == "Reduction"]
+    assert reductions[0] == reductions[1] == ("−96.4 %",) * 3
+    assert reductions[2] == ("−96.4 %", "−96.6 % (misprint: −96.4 %)", "−96.4 %")
+    blocks = [[row for row in table.rows if row[0] == name] for name in ("Positive", "Negative", "Total")]
+    assert all(block[0] == block[2] for block in blocks)  # our rounding gives the printed figures
+    assert blocks[2][0] == ("Total", "24,103", "120,517", "241,035", "662,263", "3,311,319", "6,622,640")
+    assert len([row for row in table_2(counts, "VOC", family="voc").rows if len(row) == 1]) == 2
+    assert set(table_2([LabelCounts(0.3, 0, totals[0], totals[0])], "COCO").rows[-1][1:]) == {"–"}
+
+
+# The paper
+
+
+@pytest.mark.parametrize("family", ["coco", "voc"])
+def test_the_papers_averages_are_the_means_of_its_ratios(family):
+    for row in TABLE_1[family]:
+        assert np.mean(list(row.by_ratio.values())) == pytest.approx(row.test["mAP"], abs=0.00051), row.name
+
+
+def test_published_rows_are_fractions_under_the_names_of_our_measures():
+    rows = [*TABLE_1["coco"], *TABLE_1["voc"], *TABLE_3]
+    assert len(rows) == 21
+    for row in rows:
+        assert set(row.test) <= set(MEASURES)
+        assert all(0.2 < value < 1 for value in [*row.test.values(), *row.by_ratio.values()])
+    assert [len(row.by_ratio) for row in rows] == [9] * 16 + [0] * 5
+
+
+# Claims
+
+
+def test_a_verdict_has_three_outcomes():
+    holds = verdict([0.46, 0.48], [0.42, 0.44])
+    assert (holds.word, holds.ahead) == ("holds", 2)
+    assert holds.difference == pytest.approx(0.04)
+    assert holds.half_spread == pytest.approx(0.01)
+    assert holds.margin == pytest.approx(0.02)
+    assert (
+        holds.sentence == "47.0 ± 1.0 against 43.0 ± 1.0: +4.0 points, half spreads together 2.0; ahead in 2 of 2 seeds"
+    )
+    assert verdict([0.42, 0.44], [0.46, 0.48]).word == "does not hold"
+    assert "−4.0 points" in verdict([0.42, 0.44], [0.46, 0.48]).sentence
+    inside = verdict([0.40, 0.44], [0.39, 0.43])
+    assert inside.word == "inside the spread"
+    assert inside.half_spread == pytest.approx(0.02)
+
+
+def test_a_verdict_without_a_spread_or_without_numbers_says_so():
+    assert verdict([0.5], [0.5]).word == "inside the spread"
+    assert "one seed" in verdict([0.5], [0.4, 0.41]).sentence
+    assert verdict([], [0.4]).word == "not measured"
+    assert verdict([], [0.4]).sentence == "–"
+
+
+def side(row, ratio=0.1, **more):
+    return {"row": row, "ratio": ratio, **more}
+
+
+def test_a_claim_may_speak_of_an_epoch():
+    history = [{"spread": 0.2}, {"spread": 0.9}]
+    results = [replace(result("PU-MLC", 0.1, seed, 0.4), history=history) for seed in (0, 1)]
+    early, late = side("PU-MLC", measure="spread@0"), side("PU-MLC", measure="spread@-1")
+    found = compare(results, late, early, "coco-mini", "probe")
+    assert found.word == "holds"
+    assert found.sentence.startswith("0.900 ± 0.000 against 0.200 ± 0.000: +0.700, half spreads together 0.000")
+
+
+def test_each_claim_is_one_line():
+    results = [*FEW, result("AN", 0.1, 0, 0.35), result("AN", 0.1, 1, 0.36), result("AN", 0.1, 2, 0.9)]
+    claims = [
+        Claim("PU-MLC beats AN", "10 %", compare(results, side("PU-MLC"), side("AN"), "coco-mini", "probe")),
+        Claim("also at 50 %", "50 %", compare(results, side("PU-MLC", 0.5), side("AN", 0.5), "coco-mini", "probe")),
+        Claim("LgConv helps", "depth probe", "not measurable"),
+        Claim("from one seed", "10 %", verdict([0.5], [0.4])),
+    ]
+    assert [row[-1] for row in claims_table(claims).rows] == [
+        "holds",
+        "not measured",
+        "not measurable",
+        "holds (one seed)",
+    ]
+    assert (
+        claims_table(claims).rows[0][2].startswith("41.0 ± 1.0 against 35.5 ± 0.5: +5.5 points")
+    )  # seed 2 has no rival
+
+
+# Figures and the report
+
+
+def sections():
+    history = [{"holdout_map": 0.2, "spread": 1.0, "tau": 0.5}, {"holdout_map": 0.3, "spread": 2.0, "tau": 1.0}]
+    results = [*FULL, *(result("<b>", 0.5, seed, 0.4 - noise, noise=noise) for noise in (0, 0.2) for seed in (0, 1))]
+    results = [replace(one, history=history) for one in results]
+    one_setting = [one for one in results if one.cell.ratio == 0.5 and not one.cell.noise]
+    table = LabelTable.from_positives(["1", "2", "3"], ["a", "b", "<c>"], [[0], [0, 1], []], NEGATIVE)
+    drawn = {
+        "ratio": figures.map_over_ratio(results, "coco-mini", "probe"),
+        "noise": figures.map_over_noise(results, "coco-mini", "probe"),
+        "parameter": figures.over_parameter(results, "coco-mini", "probe", {"PU-MLC": 0.2, "<b>": 0.5}, "γ"),
+        "epochs": figures.epoch_curves(one_setting),
+        "temperature": figures.temperature_curves(one_setting),
+        "imbalance": figures.imbalance(table, classes=2),
+    }
+    pictures = [Picture(name, f"{name} & more", figure) for name, figure in drawn.items()]
+    tables = [table_1(results, "coco-mini", "probe"), curves(one_setting)]
+    return [Section("Known <ratios>", "First.\n\nSecond & last.", tables, pictures)]
+
+
+def test_a_report_written_twice_is_the_same_to_the_byte(tmp_path):
+    for name in ("one", "two"):
+        page = write_report(tmp_path / name, sections(), "A bench")
+        assert page == tmp_path / name / "report.html"
+    first = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
+    assert first == {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    assert {path.split(".")[-1] for path in first} == {"md", "html", "csv", "svg", "png"}
+    assert len(first) == 2 + 2 + 2 * 6
+
+
+def test_the_page_needs_nothing_else_and_shows_text_as_text(tmp_path):
+    write_report(tmp_path, sections(), "A <bench>", "A lead.")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "http" not in page and "src=" not in page and "<script" not in page and "@import" not in page
+    assert "<b>" not in page and "&lt;b&gt;" in page
+    assert "<title>A &lt;bench&gt;</title>" in page
+    assert page.count("<svg") == 6
+    assert "currentColor" in page and figures.INK not in page.split("</style>")[1]
+    identities = [part.split('"')[0] for part in page.split(' id="')[1:]]
+    assert len(set(identities)) == len(identities)
+    markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "<" not in markdown.replace("\\<", "") and "![ratio & more](ratio.svg)" in markdown
+
+
+def test_files_of_a_report_have_names_of_their_own(tmp_path):
+    table = Table("Same", ("", "x"), (("a", "1"),))
+    with pytest.raises(ConfigError, match="same"):
+        write_report(tmp_path, [Section("One", tables=[table]), Section("Two", tables=[table])])
+
+
+def test_imbalance_shows_classes_drawn_by_lot_with_their_counts():
+    table = LabelTable.from_positives(
+        [str(i) for i in range(50)], [f"c{i}" for i in range(40)], [range(i % 40) for i in range(50)], NEGATIVE
+    )
+    (axes,) = figures.imbalance(table, seed=1).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    counts = dict(zip(table.classes, table.counts(POSITIVE), strict=True))
+    assert len(set(names)) == 20
+    assert [bar.get_width() for bar in axes.containers[1]] == [counts[name] for name in names]
+    assert [bar.get_width() for bar in axes.containers[0]] == [50 - counts[name] for name in names]
