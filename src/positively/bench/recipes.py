@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from positively.bench.named import find_file, names_in
 from positively.errors import ConfigError
 
 FOLDER = Path(__file__).parent / "recipes"
@@ -32,14 +33,12 @@ class Recipe:
 
 def recipe_names() -> list[str]:
     """Recipes that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return names_in(FOLDER)
 
 
 def read_recipe(name: str) -> Recipe:
     """Read a recipe by its name, or from a YAML file of one's own."""
-    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
-    if not path.is_file():
-        raise ConfigError(f"There is no recipe '{name}'; there are {', '.join(recipe_names())}, or pass a YAML file.")
+    path = find_file(FOLDER, "recipe", name)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         base = read_recipe(values["base"]) if "base" in values else Recipe("", "", {}, {})

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from positively.bench.named import find_file, names_in
 from positively.bench.recipes import read_recipe
 from positively.errors import ConfigError
 from positively.methods import METHODS
@@ -74,14 +75,12 @@ class Suite:
 
 def suite_names() -> list[str]:
     """Suites that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return names_in(FOLDER)
 
 
 def read_suite(name: str) -> Suite:
     """Read a suite by its name, or from a YAML file of one's own."""
-    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
-    if not path.is_file():
-        raise ConfigError(f"There is no suite '{name}'; there are {', '.join(suite_names())}, or pass a YAML file.")
+    path = find_file(FOLDER, "suite", name)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         rows = tuple(Row(name=row, **(said or {})) for row, said in values.pop("rows").items())

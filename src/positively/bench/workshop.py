@@ -34,6 +34,7 @@ from positively.training.config import TrainConfig
 from positively.training.fit import build_classifier, hide_labels, start_head
 from positively.training.holdout import holdout_rows
 from positively.training.loop import Loop
+from positively.training.progress import telling
 from positively.training.run_folder import RunFolder
 from positively.training.score import Logits, sigmoid
 
@@ -150,10 +151,10 @@ class Workshop:
     def _extract(self, classifier: Classifier, part: str) -> FeatureRows:
         table = self.dataset.train if part == "train" else self.dataset.test
         classifier.to(self.fabric.device)
-        self.speak(f"{self.dataset.name}: features of {len(table):,} {part} images, computed where they are not kept …")
         store = Path(self.base.features) if self.base.features else None
         workers = resolve(self.base, table, self.fabric.device).workers or 0
-        return extract(classifier, table, self._transform(classifier), store=store, workers=workers)
+        progress = telling(f"{self.dataset.name}, features of {part}", self.speak)
+        return extract(classifier, table, self._transform(classifier), store=store, workers=workers, progress=progress)
 
 
 def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from positively.training.auto import choices, resolve
 from positively.training.config import TrainConfig
 from positively.training.holdout import split_holdout
 from positively.training.loop import Loop
+from positively.training.progress import telling
 from positively.training.run_folder import RunFolder
 from positively.training.runtime import launch
 from positively.training.saving import save_model, write_card
@@ -202,14 +202,7 @@ def _samples(
 
     transform = ImageTransform(backbone.image_size, backbone.interpolation)
     store = Path(config.features) if config.features else None
-    last = time.perf_counter()
-
-    def progress(done: int, todo: int) -> None:
-        nonlocal last
-        if time.perf_counter() - last > 10 or done == todo:
-            last = time.perf_counter()
-            speak(f"Features: {done:,} of {todo:,} images.")
-
+    progress = telling("Features", speak)
     classifier.to(fabric.device)
 
     def features(part: LabelTable) -> Features:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -70,6 +71,19 @@ class TrainingProgress:
             self._bar.console.print(line, highlight=False)
         else:
             print(line, file=sys.stderr, flush=True)
+
+
+def telling(what: str, speak: Callable[[str], None], seconds: float = 10.0) -> Callable[[int, int], None]:
+    """A function to be told how many of how many are done; it says so every few seconds, and at the end."""
+    last = time.perf_counter()
+
+    def progress(done: int, todo: int) -> None:
+        nonlocal last
+        if time.perf_counter() - last > seconds or done == todo:
+            last = time.perf_counter()
+            speak(f"{what}: {done:,} of {todo:,} images.")
+
+    return progress
 
 
 def describe(parts: dict[str, float]) -> str:

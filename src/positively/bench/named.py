@@ -1,0 +1,18 @@
+"""YAML files that come with the package and are asked for by name: recipes and suites."""
+
+from pathlib import Path
+
+from positively.errors import ConfigError
+
+
+def names_in(folder: Path) -> list[str]:
+    """Names of the YAML files of a folder."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def find_file(folder: Path, kind: str, name: str) -> Path:
+    """The file of this name in ``folder``, or a YAML file of the user's own."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"There is no {kind} '{name}'; there are {', '.join(names_in(folder))}, or pass a YAML file.")
+    return path
