@@ -105,7 +105,9 @@ class Bench:
 
     def run(self, jobs: Sequence[Job], progress: Callable[[Job, int, int], None]) -> None:
         """Compute what is missing; ``progress`` hears of each cell that is there, with how many are and of how many."""
-        distinct = {self._path(job): job for job in jobs}
+        distinct: dict[Path, Job] = {}
+        for job in jobs:
+            distinct.setdefault(self._path(job), job)  # suites share cells
         missing = {path: job for path, job in distinct.items() if not path.exists()}
         done = len(distinct) - len(missing)
         while missing:

@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from positively.bench.options import BenchOptions
 from positively.cli.parsing import Parser, take
@@ -32,7 +32,7 @@ def parser() -> Parser:
         "table1. What is there already is not computed again, and any number of processes may run the same "
         "command at once.",
     )
-    made.add_argument("suites", nargs="*", type=str, help="names of suites, or YAML files")
+    made.add_argument("suites", nargs="*", type=str, default=["table1"], help="names of suites, or YAML files")
     made.add_recipe()
     made.add_argument(
         "--data",
@@ -44,7 +44,8 @@ def parser() -> Parser:
     )
     made.add_argument("--ratios", nargs="+", type=float, default=[], help="known ratios in place of the suite's own")
     made.add_group(BenchOptions)
-    made.add_argument("--start", type=str, default="auto", help="start of every head: usual or prior; default: chosen")
+    starts = Literal["auto", "usual", "prior"]
+    made.add_argument("--start", type=starts, default="auto", help="start of every head; 'auto': chosen")
     made.add_group(ModelOptions)
     made.add_group(LearningOptions, without={"seed"})
     made.add_group(MachineOptions)
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
         )
     if options.seeds < 1:
         raise ConfigError(f"--seeds must be at least 1, not {options.seeds}.")
-    suites = [read_suite(name) for name in dict.fromkeys(values.suites or ["table1"])]
+    suites = [read_suite(name) for name in dict.fromkeys(values.suites)]
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
     config = replace(take(TrainConfig, values), out=None, devices=1)
