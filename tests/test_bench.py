@@ -91,7 +91,7 @@ def test_every_cell_has_one_result_and_the_report_is_written(finished):
 def test_start_and_rate_are_chosen_on_a_part_of_train_and_written_down(finished):
     out, _ = finished
     choices = list((out / "choices").glob("*.json"))
-    assert len(choices) == 2 * 2  # rows × ratios at which is chosen: 0.5, and 1 for 0.9
+    assert len(choices) == 2 * 2  # rows × ratios
     tried = json.loads(choices[0].read_text())
     assert len(tried) == 6 and {one["start"] for one in tried} == {"usual", "prior"}
     for result in read_results(out / "cells"):

@@ -36,8 +36,6 @@ STARTS: tuple[Start, ...] = ("usual", "prior")
 Candidate = tuple[Start, float]
 RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
 """What a row's start and learning rate are chosen from."""
-CHOICE_RATIOS = (0.1, 0.5, 1.0)
-"""Known ratios at which they are chosen; the others take the choice of the nearest."""
 _CHOICE_ASIDE = 0.2
 _CHOICE_SEED = 0
 # A process that finds all cells that are left in the hands of others looks again after this time.
@@ -164,15 +162,12 @@ class Bench:
     def _choice(self, job: Job) -> tuple[Start, float, list[dict[str, Any]]]:
         """Start and rate with the highest mAP on a fifth of the training images, whose labels are complete.
 
-        One choice serves all seeds of a row, and the ratios next to the one it is made at; it is made with one seed and
-        written down with all it was chosen from. No test image is looked at.
+        One choice serves all seeds of a row at a ratio; it is made with one seed and written down with all it was
+        chosen from. No test image is looked at.
         """
         if len(job.candidates) == 1:
             return (*job.candidates[0], [])
-        ratio = min(CHOICE_RATIOS, key=lambda choice: abs(choice - job.cell.ratio))
-        workshop = self.workshops[job.cell.dataset]
-        job = self._job(workshop, job.row, ratio, job.cell.noise, _CHOICE_SEED)
-        config = job.config
+        workshop, config = self.workshops[job.cell.dataset], replace(job.config, seed=_CHOICE_SEED)
         path = self.out / "choices" / f"{self._name(job, seed=False)}.json"
         with self._held(path.stem, wait=True):
             tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
