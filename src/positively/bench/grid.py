@@ -47,7 +47,6 @@ class Job:
     """A cell, and all that is needed to train it."""
 
     cell: Cell
-    row: Row
     config: TrainConfig
     candidates: tuple[Candidate, ...]
     """Starts and learning rates to choose from; one is no choice."""
@@ -90,7 +89,7 @@ class Bench:
             **row.train,
         )
         cell = Cell(workshop.dataset.name, row.name, str(config.depth), ratio, noise, seed)
-        return Job(cell, row, config, self._candidates(row, config))
+        return Job(cell, config, self._candidates(row, config))
 
     def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
         """Starts and rates; what the user or the row fixes is not chosen."""
