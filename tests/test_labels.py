@@ -100,3 +100,44 @@ def test_wrong_states_and_shapes_are_sentences():
         LabelTable(["a"], ("x", "x"), sparse.csr_array((1, 2), dtype=np.int8))
     with pytest.raises(LabelError, match="between 0 and 1"):
         table_of(np.ones((2, 2))).with_known_ratio(30)
+
+
+@pytest.fixture
+def complete_table():
+    states = np.where(np.random.default_rng(0).random((400, 6)) < 0.3, 1, -1)
+    return LabelTable.from_states([str(i) for i in range(400)], list("abcdef"), states, NEGATIVE)
+
+
+def test_flipped_positives_become_negative_and_smaller_shares_are_nested_in_larger_ones(complete_table):
+    before = complete_table.states()
+    flipped = {share: complete_table.with_flipped_positives(share, seed=3).states() for share in (0.0, 0.1, 0.5)}
+    assert np.array_equal(flipped[0.0], before)
+    for share, states in flipped.items():
+        changed = states != before
+        assert np.all(before[changed] == 1) and np.all(states[changed] == -1)
+        assert changed.sum() / (before == 1).sum() == pytest.approx(share, abs=0.04)
+    assert np.all(flipped[0.5][flipped[0.1] != before] == -1)
+    assert not np.array_equal(complete_table.with_flipped_positives(0.5, seed=4).states(), flipped[0.5])
+
+
+def test_positives_are_flipped_before_labels_are_hidden_without_a_trace(complete_table):
+    noisy = complete_table.with_flipped_positives(0.3).with_known_ratio(0.5)
+    assert 0 < noisy.total(POSITIVE) < complete_table.with_known_ratio(0.5).total(POSITIVE)
+    assert noisy.total(UNKNOWN) == complete_table.with_known_ratio(0.5).total(UNKNOWN)
+
+
+def test_a_table_that_only_lists_tags_cannot_be_flipped():
+    with pytest.raises(LabelError, match="no negative labels"):
+        LabelTable.from_positives(["a"], ["x"], [[0]]).with_flipped_positives(0.5)
+    with pytest.raises(LabelError, match="between 0 and 1"):
+        LabelTable.from_positives(["a"], ["x"], [[0]], NEGATIVE).with_flipped_positives(1.5)
+
+
+def test_one_positive_an_image_is_kept_at_random_and_nothing_else(complete_table):
+    before, single = complete_table.states(), complete_table.with_single_positive(seed=1)
+    states = single.states()
+    assert np.all(before[states == 1] == 1) and not (states == -1).any()
+    assert np.array_equal((states == 1).sum(axis=1), (before == 1).any(axis=1).astype(int))
+    several = (before == 1).sum(axis=1) > 1
+    other = complete_table.with_single_positive(seed=2).states()
+    assert 0.2 < (states != other)[several].any(axis=1).mean() < 0.9
