@@ -212,7 +212,8 @@ def test_a_bench_without_data_or_with_an_unknown_suite_says_what_there_is(place,
     ("change", "sentence"),
     [
         ({"rows": {"A": {"method": "pu-mcl"}}}, "there are pu-mlc"),
-        ({"rows": {"A": {"method": "bce", "train": {"lgcnov": True}}}}, "no option 'lgcnov'"),
+        ({"rows": {"A": {"method": "bce", "train": {"lgcnov": True}}}}, "'lgcnov' is no option"),
+        ({"rows": {"A": {"method": "bce", "train": {"seed": 3}}}}, "'seed' is set by the grid"),
         ({"ratios": [0.0]}, "ratios lie above 0"),
         ({"claims": [{"claim": "c", "higher": {"row": "X"}, "lower": {"row": "BCE"}}]}, "names no row"),
         ({"rows": None}, "is no suite"),
@@ -255,7 +256,35 @@ def test_a_recipe_stands_in_for_the_defaults_and_words_win_over_it():
     from positively.cli.train import parser
 
     values, recipe = parser().parse_recipe(["COCO", "--recipe", "coco", "--lr", "3e-5", "--known-ratio", "0.1"])
-    assert (values.backbone, values.image_size, values.stop_epoch, values.lr) == ("resnet101", 448, 41, 3e-5)
+    assert (values.backbone, values.image_size, values.stop_epoch, values.lr) == ("resnet101.tv_in1k", 448, 41, 3e-5)
     assert values.lgconv is True and values.positives_only is True and recipe.options(0.1)["gamma"] == 0.55
+    assert values.options == {"alpha": 1.0, "mixup": 1.0, "mixup_beta": 0.3, "statistics": "local"}
     with pytest.raises(ConfigError, match="coco-clip"):
         parser().parse_recipe(["COCO", "--recipe", "cocoa"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        ({"title": "t", "train": {"method": "pu-mlc"}}, "is no recipe"),
+        ({"title": "t", "train": {}, "gamma": {0.1: 0.5}}, "needs a method"),
+        (
+            {"title": "t", "train": {"method": "pu-mlc", "learning_rate": 1}, "gamma": {0.1: 0.5}},
+            "'learning_rate' is no",
+        ),
+        ({"title": "t", "train": {"method": "pu-mlc", "depth": "deep"}, "gamma": {0.1: 0.5}}, "--depth takes one of"),
+    ],
+)
+def test_a_recipe_of_ones_own_is_checked(tmp_path, recipe, sentence):
+    from positively.cli.train import parser
+
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
+    with pytest.raises(ConfigError, match=sentence):
+        parser().parse_recipe(["tags.csv", "--recipe", str(tmp_path / "mine.yaml")])
+
+
+def test_a_benchmark_whose_parts_share_an_image_is_refused(tmp_path):
+    write_scenes(tmp_path, "train", 24)
+    (tmp_path / "test.csv").write_text((tmp_path / "train.csv").read_text())
+    with pytest.raises(TableError, match="same content"):
+        read_dataset(tmp_path, ReadOptions())

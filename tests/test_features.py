@@ -68,6 +68,9 @@ def test_other_weights_size_or_pooling_never_share_features(classifier):
     assert fingerprint(classifier.backbone, 48) == fingerprint(classifier.backbone, 48)
 
 
+KEY = "0" * 24
+
+
 def codes(first, count):
     return [f"{i:032x}" for i in range(first, first + count)]
 
@@ -97,17 +100,50 @@ def test_a_half_written_or_foreign_file_is_passed_over(tmp_path):
     assert FeatureStore(tmp_path).missing(codes(0, 4)) == set(codes(3, 1))
 
 
-def test_the_store_is_bounded_and_drops_the_oldest(tmp_path):
-    for first in range(0, 50, 10):  # one store a process
-        FeatureStore(tmp_path / "key", max_bytes=3000).add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
-    assert sum(path.stat().st_size for path in (tmp_path / "key").iterdir()) <= 3000
-    fresh = FeatureStore(tmp_path / "key")
+def test_the_store_is_bounded_and_drops_the_oldest(tmp_path, monkeypatch):
+    for first in range(0, 50, 10):
+        monkeypatch.setattr("positively.features.store._in_use", set())  # as if each were a process of its own
+        FeatureStore(tmp_path / KEY, max_bytes=3000).add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
+    assert sum(path.stat().st_size for path in (tmp_path / KEY).iterdir()) <= 3000
+    fresh = FeatureStore(tmp_path / KEY)
     assert not fresh.missing(codes(40, 10)) and fresh.missing(codes(0, 10)) == set(codes(0, 10))
 
 
+def test_a_full_store_removes_nothing_but_its_own_files(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    mine = [tmp_path / "run" / "model.safetensors", tmp_path / "mine.safetensors"]
+    for path in mine:
+        path.write_bytes(b"x" * 5000)
+    for first in range(0, 30, 10):
+        monkeypatch.setattr("positively.features.store._in_use", set())
+        FeatureStore(tmp_path / KEY, max_bytes=1000).add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
+    assert all(path.exists() for path in mine)
+    assert len(list((tmp_path / KEY).iterdir())) == 1
+
+
+def test_a_segment_that_another_process_removed_is_missing_and_not_an_error(tmp_path):
+    store = FeatureStore(tmp_path / KEY)
+    store.add(codes(0, 10), np.ones((10, 20), dtype=np.float32))
+    assert not store.missing(codes(0, 10))
+    next((tmp_path / KEY).iterdir()).unlink()
+    assert store.missing(codes(0, 10)) == set(codes(0, 10))
+    assert not list((tmp_path / KEY).iterdir())
+
+
+def test_networks_whose_tensors_look_alike_do_not_share_features(table, tmp_path):
+    # The same names and shapes, the stride elsewhere: the features differ, and so do their keys.
+    one = create_classifier("resnet50", 3, "none", 64, depth="probe")
+    other = create_classifier("resnet50_v1", 3, "none", 64, depth="probe")
+    other.backbone.network.load_state_dict(one.backbone.network.state_dict())
+    few = table.select(range(2))
+    for network in (one, other):
+        extract(network, few, ImageTransform(64), store=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_what_a_process_uses_is_not_dropped_under_it(tmp_path):
-    FeatureStore(tmp_path / "key").add(codes(0, 10), np.ones((10, 20), dtype=np.float32))
-    store = FeatureStore(tmp_path / "key", max_bytes=1000)
+    FeatureStore(tmp_path / KEY).add(codes(0, 10), np.ones((10, 20), dtype=np.float32))
+    store = FeatureStore(tmp_path / KEY, max_bytes=1000)
     assert store.missing(codes(0, 20)) == set(codes(10, 10))
     store.add(codes(10, 10), np.zeros((10, 20), dtype=np.float32))
     assert store.get(codes(5, 10))[:].sum() == 100
@@ -125,12 +161,12 @@ def test_features_that_cannot_be_kept_are_refused_before_the_work(classifier, ta
 def test_large_features_are_mapped_and_give_the_same_rows(tmp_path, monkeypatch):
     values = np.random.default_rng(0).normal(size=(30, 2, 3, 3)).astype(np.float16)
     for first in range(0, 30, 10):
-        FeatureStore(tmp_path / "key").add(codes(first, 10), values[first : first + 10])
+        FeatureStore(tmp_path / KEY).add(codes(first, 10), values[first : first + 10])
     order = np.random.default_rng(1).permutation(30)
     names = [codes(i, 1)[0] for i in order]
-    in_memory = FeatureStore(tmp_path / "key").get(names)
+    in_memory = FeatureStore(tmp_path / KEY).get(names)
     monkeypatch.setattr("positively.features.store._IN_MEMORY_BYTES", 0)
-    mapped = FeatureStore(tmp_path / "key").get(names)
+    mapped = FeatureStore(tmp_path / KEY).get(names)
     assert not isinstance(mapped, np.ndarray) and mapped[[3]].dtype == np.float16
     np.testing.assert_array_equal(mapped[[7, 7, 0, 29]], values[order[[7, 7, 0, 29]]])
     np.testing.assert_array_equal(mapped[:], in_memory)
@@ -158,8 +194,9 @@ def test_kept_maps_and_the_part_that_learns_give_the_networks_logits(backbone, t
 def test_a_network_that_is_no_chain_is_a_sentence():
     with pytest.raises(ConfigError, match="depth 'tail'"):
         create_classifier("test_vit", 3, "none", 160, depth="tail")
-    with pytest.raises(ConfigError, match="5 stages"):
-        create_classifier("test_resnet", 3, "none", 48, depth="tail", learn_stages=9)
+    for stages in (0, 9):
+        with pytest.raises(ConfigError, match="5 stages"):
+            create_classifier("test_resnet", 3, "none", 48, depth="tail", learn_stages=stages)
 
 
 def test_at_the_tail_only_stages_that_learn_get_global_branches_and_the_kept_maps_stay_the_same(table, tmp_path):

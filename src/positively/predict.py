@@ -120,7 +120,7 @@ class Run:
         if not table.has_negatives:
             raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
         self._refuse_overlap(table)
-        find_scores = self.scores if self.facts["depth"] == "finetune" else self._kept_scores
+        find_scores = self._kept_scores if self.facts["depth"] == "probe" else self.scores
         scores = find_scores(table, workers=workers, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 

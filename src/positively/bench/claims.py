@@ -30,11 +30,6 @@ class Verdict:
         return self.better.mean - self.worse.mean if self.better and self.worse else float("nan")
 
     @property
-    def half_spread(self) -> float:
-        """The larger of the two half spreads."""
-        return max((row.half for row in (self.better, self.worse) if row), default=0.0)
-
-    @property
     def margin(self) -> float:
         """Sum of the half spreads: a difference that is not larger is none."""
         return sum(row.half for row in (self.better, self.worse) if row)

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from positively.data.options import ReadOptions
+from positively.data.overlap import refuse_overlap
 from positively.data.reading import read_labels
-from positively.errors import PositivelyError, TableError
+from positively.errors import TableError
 from positively.labels import LabelTable
 
 
@@ -56,11 +57,13 @@ def read_dataset(place: str | Path, options: ReadOptions) -> Dataset:
     if (place / "train.csv").is_file():
         train, test, told = _read_csv(place, options)
     elif any((place / "annotations").glob("instances_*.json")):
-        train, test, told = _read_parts(place, options, [("train", "val")])
+        train, test, told = _read_parts(place, options, "train", "val")
     else:
-        train, test, told = _read_parts(place, options, [("trainval", "test"), ("train", "val")])
+        has_test = any(place.glob("**/ImageSets/Main/*test.txt"))
+        train, test, told = _read_parts(place, options, *(("trainval", "test") if has_test else ("train", "val")))
     if not test.has_negatives:
         raise TableError(f"{place}: the test labels have no negatives, so that nothing can be scored.")
+    refuse_overlap({"the training part": train, "the test part": test})
     family = _family(train.classes)
     year = "2012" if "VOC2012" in str(train.root) else "2007"
     name = f"voc{year}" if family == "voc" else place.resolve().name
@@ -70,29 +73,26 @@ def read_dataset(place: str | Path, options: ReadOptions) -> Dataset:
 def _read_csv(place: Path, options: ReadOptions) -> tuple[LabelTable, LabelTable, list[str]]:
     classes = str(place / "classes.txt") if (place / "classes.txt").is_file() else None
     complete = replace(options, blank="negative", classes=options.classes or classes)
-    train, _ = read_labels(place / "train.csv", complete)
+    train, train_notes = read_labels(place / "train.csv", complete)
     files = [place / name for name in ("test.csv", "val.csv") if (place / name).is_file()]
     if not files:
         raise TableError(f"{place} has train.csv but neither test.csv nor val.csv to score on.")
-    test, _ = read_labels(files[0], complete, classes=train.classes)
-    return train, test, [f"Tags are taken as complete; scored on {files[0].name}."]
+    test, test_notes = read_labels(files[0], complete, classes=train.classes)
+    told = f"Tags are taken as complete; scored on {files[0].name}."
+    return train, test, [told, *_worth_telling(train_notes, test_notes)]
 
 
 def _read_parts(
-    place: Path, options: ReadOptions, ways: list[tuple[str, str]]
+    place: Path, options: ReadOptions, learning: str, scoring: str
 ) -> tuple[LabelTable, LabelTable, list[str]]:
-    """The first of the ways (training part, test part) that can be read; the error of the first if none can."""
-    problems: list[PositivelyError] = []
-    for learning, scoring in ways:
-        try:
-            test, _ = read_labels(place, replace(options, part=scoring))
-            train, notes = read_labels(place, replace(options, part=learning), classes=test.classes)
-        except TableError as problem:
-            problems.append(problem)
-            continue
-        told = [f"Learning from {learning}, scored on {scoring}.", *(note for note in notes if "left out" in note)]
-        return train, test, told + [f"({problem})" for problem in problems]
-    raise problems[0]
+    test, test_notes = read_labels(place, replace(options, part=scoring))
+    train, train_notes = read_labels(place, replace(options, part=learning), classes=test.classes)
+    return train, test, [f"Learning from {learning}, scored on {scoring}.", *_worth_telling(train_notes, test_notes)]
+
+
+def _worth_telling(*notes: list[str]) -> list[str]:
+    """What is not as published: images left out, lists that are short."""
+    return [note for some in notes for note in some if "left out" in note or "published" in note]
 
 
 def _family(classes: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from positively.bench.published import TABLE_1
 from positively.bench.results import Result, select
-from positively.bench.series import Lines, mean_over, of_rows, over_axis, over_epochs
+from positively.bench.series import Lines, over_axis, over_epochs
 from positively.bench.tables import HISTORY_NAMES, MEASURE_NAMES
 from positively.files import write_text, write_with
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
@@ -78,40 +78,6 @@ def map_over_noise(
     lines = over_axis(results, dataset, depth, rows, "noise", measure, ratio)
     title = ", ".join(part for part in (dataset, f"depth {depth}", lines.setting) if part)
     return _over_shares(lines, title, "positives flipped to negative, percent", measure)[0]
-
-
-@_styled
-def over_parameter(
-    results: Sequence[Result],
-    dataset: str,
-    depth: str,
-    values: Mapping[str, float],
-    label: str,
-    ratios: Sequence[float] | None = None,
-    measure: str = "mAP",
-) -> Figure:
-    """A measure by the value of a parameter, one line a known ratio.
-
-    Args:
-        results: Of a whole bench.
-        dataset: Whose results.
-        depth: Whose results.
-        values: Row → value of the parameter in that row: ``{"γ = 0": 0.0, "γ = 0.55": 0.55}``.
-        label: Name of the parameter: "γ".
-        ratios: Known ratios to draw; those there are, unless told.
-        measure: One of ``MEASURES``.
-    """
-    names = sorted(values, key=lambda name: values[name])
-    here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0), names)
-    drawn = ratios if ratios is not None else sorted({result.cell.ratio for result in here})
-    rows = {
-        f"{100 * ratio:g} % known": [mean_over(select(here, row=name, ratio=ratio), measure, [ratio]) for name in names]
-        for ratio in drawn
-    }
-    figure, axes = _new_figure(f"{dataset}, depth {depth}", label, f"{MEASURE_NAMES[measure]}, percent")
-    _draw_lines(axes, Lines(tuple(values[name] for name in names), rows))
-    _add_legend(figure, axes)
-    return figure
 
 
 @_styled

@@ -20,14 +20,16 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from positively.bench.datasets import Dataset
+from positively.bench.recipes import Recipe
 from positively.bench.results import Cell, Result, read_result, write_result
 from positively.bench.suite import Row, Suite
 from positively.bench.workshop import Workshop
 from positively.data.images import content_hash
-from positively.errors import ConfigError
+from positively.errors import ConfigError, RunError
 from positively.files import write_json, write_with
 from positively.models import Start
 from positively.training.config import NOT_PART_OF_THE_RESULT, TrainConfig
+from positively.training.loop import InterruptedRunError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -63,8 +65,9 @@ class Bench:
         fabric: Fabric,
         choose: bool,
         speak: Callable[[str], None],
+        recipe: Recipe | None = None,
     ) -> None:
-        self.out, self.base, self.choose, self.speak = out, base, choose, speak
+        self.out, self.base, self.choose, self.speak, self.recipe = out, base, choose, speak, recipe
         self.workshops = {dataset.name: Workshop(dataset, base, fabric, speak) for dataset in datasets}
         if len(self.workshops) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
@@ -82,7 +85,7 @@ class Bench:
     def _job(self, workshop: Workshop, row: Row, ratio: float, noise: float, seed: int) -> Job:
         config = workshop.configure(
             method=row.method,
-            options=row.method_options(workshop.dataset.family, ratio),
+            options=row.method_options(workshop.dataset.family, ratio, self.recipe),
             known_ratio=ratio,
             flip_positives=noise,
             seed=seed,
@@ -112,7 +115,12 @@ class Bench:
             for path, job in list(missing.items()):
                 with self._held(path.stem, wait=False) as mine:
                     if mine and not path.exists():
-                        self._compute(job, path)
+                        try:
+                            self._compute(job, path)
+                        except InterruptedRunError:
+                            raise InterruptedRunError(
+                                f"Stopped in {job.cell.name}. The same command goes on."
+                            ) from None
                 if path.exists():
                     del missing[path]
                     done += 1
@@ -173,8 +181,11 @@ class Bench:
             for start, rate in job.candidates[len(tried) :]:
                 candidate = replace(config, start=start, lr=rate)
                 work = None if config.depth == "probe" else self.out / "work" / f"{path.stem}-{start}-{rate:g}"
-                outcome = workshop.train(candidate, test=False, aside=_CHOICE_ASIDE, work=work)
-                quality = outcome.history[-1]["holdout_map"]
+                try:
+                    outcome = workshop.train(candidate, test=False, aside=_CHOICE_ASIDE, work=work)
+                    quality = outcome.history[-1]["holdout_map"]
+                except RunError:  # the loss is no longer a number: too fast for this row
+                    quality = float("nan")
                 tried.append({"start": start, "lr": rate, "mAP": quality})
                 write_json(path, tried)
                 if work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import yaml
 
 from positively.bench.named import find_file, names_in
 from positively.errors import ConfigError
+from positively.training.config import TrainConfig
 
 FOLDER = Path(__file__).parent / "recipes"
 
@@ -24,6 +25,11 @@ class Recipe:
     """Options of ``positively train``."""
     gamma: dict[float, float]
     """Exponent of the re-balance factor for each known ratio."""
+
+    def words(self) -> dict[str, Any]:
+        """Options of ``positively train``, those of the method apart (``options.alpha``), as they would be typed."""
+        plain = {name: value for name, value in self.train.items() if name != "options"}
+        return plain | {f"options.{name}": value for name, value in self.train.get("options", {}).items()}
 
     def options(self, ratio: float) -> dict[str, Any]:
         """Options of the method at this known ratio; between two listed ratios γ is that of the nearer one."""
@@ -41,8 +47,14 @@ def read_recipe(name: str) -> Recipe:
     path = find_file(FOLDER, "recipe", name)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        base = read_recipe(values["base"]) if "base" in values else Recipe("", "", {}, {})
-        gamma = {float(ratio): float(value) for ratio, value in values.get("gamma", base.gamma).items()}
-        return Recipe(path.stem, values["title"], {**base.train, **values["train"]}, gamma)
+        base = read_recipe(values["base"]) if "base" in values else None
+        train = {**(base.train if base else {}), **values["train"]}
+        gamma = values["gamma"] if base is None else values.get("gamma", base.gamma)
+        recipe = Recipe(path.stem, values["title"], train, {float(ratio): float(g) for ratio, g in gamma.items()})
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path} is no recipe (title, train, and gamma or base): {error}.") from None
+    unknown = [name for name in recipe.train if name not in {field.name for field in fields(TrainConfig)}]
+    if unknown or "method" not in recipe.train or not recipe.gamma:
+        problem = f"'{unknown[0]}' is no option of 'positively train'" if unknown else "it needs a method and gamma"
+        raise ConfigError(f"{path}: {problem}.")
+    return recipe

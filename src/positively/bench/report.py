@@ -86,7 +86,7 @@ def slug(text: str) -> str:
     'table-1-coco-mini-depth-probe-map-9-ratios'
     """
     words = re.sub(r"[\W_]+", " ", text.lower()).strip().replace(" ", "-")
-    return words if len(words) <= 60 else words[:61].rpartition("-")[0]
+    return words if len(words) <= 120 else words[:121].rpartition("-")[0]
 
 
 def inline_svg(picture: Picture) -> Markup:

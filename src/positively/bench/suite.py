@@ -10,12 +10,14 @@ from typing import Any, Literal
 import yaml
 
 from positively.bench.named import find_file, names_in
-from positively.bench.recipes import read_recipe
+from positively.bench.recipes import Recipe, read_recipe
 from positively.errors import ConfigError
 from positively.methods import METHODS
 from positively.training.config import TrainConfig
 
 FOLDER = Path(__file__).parent / "suites"
+_SET_BY_THE_GRID = {"method", "options", "depth", "seed", "known_ratio", "flip_positives", "positives_only"}
+_SET_BY_THE_GRID |= {"out", "resume", "devices", "nodes"}
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,12 @@ class Row:
     train: dict[str, Any] = field(default_factory=dict)
     """Other options of ``positively train``, such as lgconv."""
 
-    def method_options(self, family: str, ratio: float) -> dict[str, Any]:
-        """Options of the method on a dataset of this family at this known ratio."""
+    def method_options(self, family: str, ratio: float, recipe: Recipe | None = None) -> dict[str, Any]:
+        """Options of the method on a dataset of this family at this ratio; a ``recipe`` wins over the family's own."""
         if self.method != "pu-mlc" or not self.published:
             return self.options
-        recipe = read_recipe("voc" if family == "voc" else "coco").options(ratio)
-        return {name: recipe[name] for name in ("gamma", "alpha")} | self.options
+        found = (recipe or read_recipe("voc" if family == "voc" else "coco")).options(ratio)
+        return {name: found[name] for name in ("gamma", "alpha") if name in found} | self.options
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,10 @@ def _check(suite: Suite, path: Path) -> None:
     for row in suite.rows:
         if row.method not in METHODS:
             raise ConfigError(f"{path}: row '{row.name}' has method '{row.method}'; there are {', '.join(METHODS)}.")
-        unknown = [name for name in row.train if name not in known]
-        if unknown:
-            raise ConfigError(f"{path}: row '{row.name}': 'positively train' has no option '{unknown[0]}'.")
+        for name in row.train:
+            if name not in known or name in _SET_BY_THE_GRID:
+                why = "is set by the grid" if name in known else "is no option of 'positively train'"
+                raise ConfigError(f"{path}: row '{row.name}': '{name}' {why}.")
     names = {row.name for row in suite.rows}
     for claim in suite.claims:
         for side in (claim.higher, claim.lower):

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from positively.bench.published import DATA, RATIOS, TABLE_1, TABLE_3, Published, differences
@@ -112,7 +112,6 @@ def table_1(
     depth: str,
     rows: Sequence[str] | None = None,
     measures: Sequence[str] = MEASURES,
-    instead: Mapping[str, str] | None = None,
 ) -> Table:
     """Table 1: mAP at every known ratio below 100 %, and averages over the ratios; the paper's rows beneath.
 
@@ -122,7 +121,6 @@ def table_1(
         depth: Whose results.
         rows: Names of the rows, in this order; those there are, unless told.
         measures: What is averaged. A row that lacks a ratio has no average, for it would be one of other numbers.
-        instead: Row → what its cells print where nothing was measured: "not measurable".
     """
     here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0), rows)
     here = [result for result in here if result.cell.ratio < 1]
@@ -132,7 +130,7 @@ def table_1(
         of_row = select(here, row=name)
         values = [mean_over(of_row, "mAP", [ratio]) for ratio in ratios]
         values += [mean_over(of_row, measure, ratios) for measure in measures]
-        lines.append(_line(name, values, instead))
+        lines.append(_line(name, values))
     notes = [_what_ran(here), SPREAD_NOTE, THRESHOLD_NOTE]
     family, some = _family(here), "" if ratios == RATIOS else f" ({len(ratios)} ratios)"
     if some and ratios:
@@ -151,14 +149,13 @@ def table_3(
     depth: str,
     rows: Sequence[str] | None = None,
     measures: Sequence[str] = MEASURES,
-    instead: Mapping[str, str] | None = None,
 ) -> Table:
     """Table 3: complete labels; the paper's rows beneath where the dataset is of MS-COCO."""
     here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0, ratio=1.0), rows)
     lines = []
     for name in row_names(here, rows):
         of_row = select(here, row=name)
-        lines.append(_line(name, [mean_over(of_row, measure, [1.0]) for measure in measures], instead))
+        lines.append(_line(name, [mean_over(of_row, measure, [1.0]) for measure in measures]))
     family = _family(here)
     beneath: tuple[str, ...] = ()
     if family == "coco":  # the paper has no such table for VOC
@@ -179,14 +176,13 @@ def sweep(
     measure: str = "mAP",
     at: float | None = None,
     title: str = "",
-    instead: Mapping[str, str] | None = None,
 ) -> Table:
     """One measure of the rows over known ratios or noise, for ablations; the options are those of ``over_axis``."""
     lines = over_axis(results, dataset, depth, rows, over, measure, at)
     what = "known ratio" if over == "ratio" else "noise (positives flipped to negative)"
     setting = f", {lines.setting}" if lines.setting else ""
     title = title or f"{dataset}, depth {depth}{setting}: {MEASURE_NAMES[measure]} by {what}, in percent"
-    return _from_lines(lines, title, percents(lines.places), instead)
+    return _from_lines(lines, title, percents(lines.places))
 
 
 def curves(
@@ -202,21 +198,17 @@ def curves(
     return _from_lines(lines, title or f"{HISTORY_NAMES.get(key, key)}, after each epoch", epochs, percent=percent)
 
 
-def _from_lines(
-    lines: Lines, title: str, heads: Sequence[str], instead: Mapping[str, str] | None = None, percent: bool = True
-) -> Table:
-    rows = tuple(_line(name, values, instead, percent) for name, values in lines.rows.items())
+def _from_lines(lines: Lines, title: str, heads: Sequence[str], percent: bool = True) -> Table:
+    rows = tuple(_line(name, values, percent) for name, values in lines.rows.items())
     return Table(title, ("", *heads), rows, (SPREAD_NOTE,))
 
 
 def _line(
     name: str,
     values: Sequence[Spread | float | None],
-    instead: Mapping[str, str] | None = None,
     percent: bool = True,
 ) -> tuple[str, ...]:
-    missing = (instead or {}).get(name)
-    return (name, *(show(missing if value is None else value, percent) for value in values))
+    return (name, *(show(value, percent) for value in values))
 
 
 def _published_line(row: Published, ratios: tuple[float, ...], measures: Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from positively.bench.datasets import Dataset
 from positively.calibration import choose_thresholds
 from positively.data.loading import FeatureRows, Features, Images
-from positively.data.transforms import ImageTransform
+from positively.data.transforms import Augment, ImageTransform
 from positively.errors import ConfigError
 from positively.features import extract
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
@@ -60,8 +60,9 @@ class Workshop:
 
     def __init__(self, dataset: Dataset, base: TrainConfig, fabric: Fabric, speak: Callable[[str], None]) -> None:
         self.dataset, self.base, self.fabric, self.speak = dataset, base, fabric, speak
-        self._unchanged: Classifier | None = None
-        self._features: dict[str, tuple[FeatureRows, FeatureRows]] = {}
+        # By everything a row may change of the network.
+        self._resting: dict[tuple[object, ...], Classifier] = {}
+        self._features: dict[tuple[object, ...], tuple[FeatureRows, FeatureRows]] = {}
 
     def configure(self, **changes: Any) -> TrainConfig:
         """The whole configuration of a training; what is left open is chosen as ``positively train`` would."""
@@ -95,8 +96,8 @@ class Workshop:
             config,
             create_method(config.method, **config.options),
             classifier,
-            self._samples(classifier, table, learning, config),
-            self._samples(classifier, complete.select(kept), kept),
+            self._samples(classifier, config, table, learning, "none" if config.augment == "auto" else config.augment),
+            self._samples(classifier, config, complete.select(kept), kept),
             folder,
             visible=work is not None,
         )
@@ -104,7 +105,7 @@ class Workshop:
         loop.run()
         thresholds = choose_thresholds(sigmoid(loop.score(loop.aside)), seen.states(kept))
         labels = {"images": len(table), "positives": table.total(POSITIVE), "negatives": table.total(NEGATIVE)}
-        logits = loop.score(self._test_samples(classifier)) if test else None
+        logits = loop.score(self._test_samples(classifier, config)) if test else None
         return Outcome(config, loop.history, labels, thresholds, logits)
 
     def measure(self, outcome: Outcome) -> dict[str, float]:
@@ -117,33 +118,32 @@ class Workshop:
         if config.depth != "probe":
             return build_classifier(config, table)
         # Nothing but the head learns, and it starts anew: the backbone need not be read again.
-        if self._unchanged is None:
-            self._unchanged = build_classifier(config, table)
-        start_head(self._unchanged, config, table)
-        return self._unchanged
+        key = _network(config)
+        if key not in self._resting:
+            self._resting[key] = build_classifier(config, table)
+        self._resting[key].head.cpu()  # drawn there the first time, too: devices have other random numbers
+        start_head(self._resting[key], config, table)
+        return self._resting[key]
 
     def _samples(
-        self, classifier: Classifier, table: LabelTable, rows: Rows, learning: TrainConfig | None = None
+        self, classifier: Classifier, config: TrainConfig, table: LabelTable, rows: Rows, augment: Augment = "none"
     ) -> Images | Features:
-        """These rows of the training table, with the labels of ``table``; augmented if they are learned from."""
-        if classifier.depth != "finetune":
-            return Features(table, self._kept(classifier)[0], rows)
-        transform = self._transform(classifier)
-        if learning is None or learning.augment == "auto":
-            return Images(table, transform)
-        return Images(table, replace(transform, augment=learning.augment), learning.seed)
+        """These rows of the training table, with the labels of ``table``."""
+        if config.depth != "finetune":
+            return Features(table, self._kept(classifier, config)[0], rows)
+        return Images(table, replace(self._transform(classifier), augment=augment), config.seed)
 
-    def _test_samples(self, classifier: Classifier) -> Images | Features:
-        if classifier.depth != "finetune":
-            return Features(self.dataset.test, self._kept(classifier)[1])
+    def _test_samples(self, classifier: Classifier, config: TrainConfig) -> Images | Features:
+        if config.depth != "finetune":
+            return Features(self.dataset.test, self._kept(classifier, config)[1])
         return Images(self.dataset.test, self._transform(classifier))
 
     def _transform(self, classifier: Classifier) -> ImageTransform:
         return ImageTransform(classifier.backbone.image_size, classifier.backbone.interpolation)
 
-    def _kept(self, classifier: Classifier) -> tuple[FeatureRows, FeatureRows]:
-        """Kept features of the training and the test images; all rows of a grid share the part that makes them."""
-        key = classifier.feature_source[1]
+    def _kept(self, classifier: Classifier, config: TrainConfig) -> tuple[FeatureRows, FeatureRows]:
+        """Kept features of the training and the test images."""
+        key = _network(config)
         if key not in self._features:
             self._features[key] = self._extract(classifier, "train"), self._extract(classifier, "test")
         return self._features[key]
@@ -155,6 +155,12 @@ class Workshop:
         workers = resolve(self.base, table, self.fabric.device).workers or 0
         progress = telling(f"{self.dataset.name}, features of {part}", self.speak)
         return extract(classifier, table, self._transform(classifier), store=store, workers=workers, progress=progress)
+
+
+def _network(config: TrainConfig) -> tuple[object, ...]:
+    """What kept features, and a network that rests, depend on; rows that differ in the rest share them."""
+    shape = config.backbone, config.weights, config.image_size, config.depth, config.learn_stages
+    return (*shape, config.head, config.word_vectors, config.pooling)
 
 
 def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:

@@ -55,7 +55,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> int:
     """Read, train what is missing, write the report."""
-    values, _ = parser().parse_recipe(arguments)
+    values, recipe = parser().parse_recipe(arguments)
     from positively.bench.datasets import read_dataset
     from positively.bench.grid import Bench
     from positively.bench.report import write_report
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     if config.depth == "auto":
         config = replace(config, depth="finetune" if fabric.device.type != "cpu" else "probe")
     choose = options.choose == "yes" or (options.choose == "auto" and config.depth == "probe")
-    bench = Bench(out, datasets, config, fabric, choose, _say)
+    bench = Bench(out, datasets, config, fabric, choose, _say, recipe)
     able = [suite for suite in suites if config.depth in suite.depths]
     jobs = {suite.name: bench.jobs(suite, options.seeds) for suite in able}
     if not options.report:
@@ -95,7 +95,8 @@ def main(arguments: list[str]) -> int:
     for suite in suites:
         results = bench.results(jobs.get(suite.name, []))
         sections.append(suite_section(suite, results, datasets, str(config.depth)))
-    page = write_report(out, sections, title="Bench", lead=_lead(config, datasets, options.seeds))
+    chosen = "chosen on a part of train" if choose else "as set"
+    page = write_report(out, sections, title="Bench", lead=_lead(config, datasets, options.seeds, chosen))
     for section in sections[1:]:
         print("\n" + "\n".join(table.markdown() for table in section.tables))
     print(f"Report: {page}; tables and figures beside it. {(time.perf_counter() - began) / 60:.1f} minutes.")
@@ -123,9 +124,9 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int) -> str:
+def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int, chosen: str) -> str:
     names = " and ".join(dataset.name for dataset in datasets)
     return (
         f"{names}, depth {config.depth}, backbone {config.backbone}, {seeds} seeds. A seed changes mask, order and "
-        "start. Nothing was chosen on test images."
+        f"start. Start and learning rate: {chosen}. Nothing was chosen on test images."
     )

@@ -55,12 +55,13 @@ class Parser(ArgumentParser):
         words = self._all_normal(arguments)
         named = [following for word, following in pairwise([*words, ""]) if word == "--recipe"]
         named += [word.partition("=")[2] for word in words if word.startswith("--recipe=")]
-        recipe = read_recipe(named[-1]) if named else None
+        if not named:
+            return self.parse_args(words), None
+        recipe = read_recipe(named[-1])
         known = {action.dest for action in self._actions}
-        # Options of the method depend on the known ratio, which the words that are still to be parsed may give.
-        given = {name: value for name, value in (recipe.train if recipe else {}).items() if name != "options"}
-        self.set_defaults({name: value for name, value in given.items() if name in known})
-        return self.parse_args(words), recipe
+        # As if they had been typed first: checked like any word, and what is typed wins.
+        typed = [f"--{name}={value}" for name, value in recipe.words().items() if name.partition(".")[0] in known]
+        return self.parse_args([*typed, *words]), recipe
 
     def _all_normal(self, arguments: list[str]) -> list[str]:
         return [self._normal(word, arguments[i + 1 : i + 2]) for i, word in enumerate(arguments)]

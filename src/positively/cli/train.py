@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
     config, reading = take(TrainConfig, values), take(ReadOptions, values)
     if recipe and config.method == recipe.train["method"]:
-        config.options = {**recipe.options(config.known_ratio), **config.options}
+        config.options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
     fabric = launch(config)
     # Every process needs the same rows; only where broken images are left out do all have to look for them.
     verify = reading.verify and (fabric.is_global_zero or reading.skip_broken)

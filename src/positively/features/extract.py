@@ -35,7 +35,9 @@ def extract(
     Vectors are kept as float32, maps (a hundred times as large) as float16.
     """
     source, setting = classifier.feature_source
-    key = fingerprint(source, transform.size, transform.interpolation, setting)
+    body = classifier.backbone
+    # The name too: two networks may have tensors of the same names and shapes and differ in a stride.
+    key = fingerprint(source, body.name, body.mean, body.std, transform.size, transform.interpolation, setting)
     kept = FeatureStore((store or default_store()) / key)
     hashes = image_hashes(table)
     missing = kept.missing(hashes)

@@ -27,6 +27,12 @@ from positively.data.loading import FeatureRows
 from positively.errors import ConfigError
 from positively.files import write_with
 
+_KEY, _SEGMENT = "[0-9a-f]" * 24, "[0-9a-f]" * 32 + ".safetensors"
+"""Names of our folders and files: nothing else in a folder the user named is ever removed."""
+
+_in_use: set[Path] = set()
+"""Segments this process reads or has written: it does not remove them while it lives."""
+
 # Features up to this size are read into memory, larger ones are mapped.
 _IN_MEMORY_BYTES = 2**30
 
@@ -81,11 +87,10 @@ class FeatureStore:
         self.max_bytes = default_limit() if max_bytes is None else max_bytes
         self._place: dict[str, tuple[Path, int]] = {}
         self._read: set[Path] = set()
-        self._in_use: set[Path] = set()
 
     def refresh(self) -> None:
         """Take in the segments that were added since the last look."""
-        for path in sorted(self.folder.glob("*.safetensors")):
+        for path in sorted(self.folder.glob(_SEGMENT)):
             if path in self._read:
                 continue
             try:
@@ -106,12 +111,16 @@ class FeatureStore:
 
     def _hold(self, path: Path) -> None:
         """Note that a segment is in use: now, for other processes, and for as long as this one lives."""
-        self._in_use.add(path)
-        path.touch()
+        try:
+            os.utime(path)
+            _in_use.add(path)
+        except FileNotFoundError:  # another process made room meanwhile
+            self._read.discard(path)
+            self._place = {name: place for name, place in self._place.items() if place[0] != path}
 
     def require_room(self, needed: int) -> None:
         """Raise if this many bytes more cannot be kept."""
-        held = sum(path.stat().st_size for path in self._in_use)
+        held = sum(_size(path) for path in _in_use if path.parent.parent == self.folder.parent)
         self.folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.folder).free
         if held + needed > self.max_bytes or needed > free:
@@ -131,7 +140,7 @@ class FeatureStore:
         arrays: dict[str, npt.NDArray[Any]] = {"hashes": codes, "features": np.ascontiguousarray(features)}
         path = self.folder / f"{uuid.uuid4().hex}.safetensors"
         write_with(path, lambda temporary: save_file(arrays, temporary))
-        self._in_use.add(path)
+        _in_use.add(path)
         self._trim()
 
     def get(self, hashes: Sequence[str]) -> FeatureRows:
@@ -142,20 +151,33 @@ class FeatureStore:
         places = np.array([(number[self._place[h][0]], self._place[h][1]) for h in hashes], dtype=np.int64)
         part, row = places.reshape(-1, 2).T
         mapped = MappedFeatures([_map_features(path) for path in paths], part, row)
-        for path in paths:
-            self._hold(path)
         size = int(np.prod(mapped.shape)) * (mapped[:1].itemsize if len(mapped) else 1)
         return mapped[:] if size <= _IN_MEMORY_BYTES else mapped
 
     def _trim(self) -> None:
-        segments = sorted(self.folder.parent.glob("*/*.safetensors"), key=lambda path: path.stat().st_mtime)
-        excess = sum(path.stat().st_size for path in segments) - self.max_bytes
-        for path in segments:
+        sizes = {path: _size(path) for path in self.folder.parent.glob(f"{_KEY}/{_SEGMENT}")}
+        excess = sum(sizes.values()) - self.max_bytes
+        for path in sorted(sizes, key=_last_use):
             if excess <= 0:
                 break
-            if path not in self._in_use:
-                excess -= path.stat().st_size
+            if path not in _in_use:
+                excess -= sizes[path]
                 path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; none if another process removed it."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _map_features(path: Path) -> npt.NDArray[Any]:

@@ -36,9 +36,10 @@ def split_backbone(backbone: Backbone, learn_stages: int) -> tuple[nn.Sequential
     names, modules = _chain(backbone)
     last_frozen = ends[-learn_stages - 1]
     cut = 1 + max((i for i, name in enumerate(names) if f"{name}.".startswith(f"{last_frozen}.")), default=-1)
-    if not 0 < cut < len(modules):
+    first, second = nn.Sequential(*modules[:cut]), nn.Sequential(*modules[cut:])
+    if not cut or not any(parameter.requires_grad for parameter in second.parameters()):
         raise _no_chain(backbone)
-    return nn.Sequential(*modules[:cut]), nn.Sequential(*modules[cut:])
+    return first, second
 
 
 @torch.no_grad()
@@ -74,6 +75,6 @@ def _chain(backbone: Backbone) -> tuple[list[str], list[nn.Module]]:
 
 def _no_chain(backbone: Backbone) -> ConfigError:
     return ConfigError(
-        f"Backbone {backbone.name!r} is no chain of stages, so that depth 'tail' cannot keep the features of its first "
-        "part. Take a CNN (resnet50, tf_efficientnet_lite0 …), or --depth probe or finetune."
+        f"Backbone {backbone.name!r} is no chain of stages that ends in one with something to learn, so that depth "
+        "'tail' cannot cut it. Take a CNN (resnet50, tf_efficientnet_lite0 …), or --depth probe or finetune."
     )

@@ -185,4 +185,4 @@ def create_classifier(
         add_lgconv(body.network, under=under)
     freeze_stages(body, learn_stages)
     made = create_head(head, body.channels, classes, pooling=pooling, **(head_options or {}))
-    return Classifier(body, made, frozen_statistics, depth, learn_stages or 1)
+    return Classifier(body, made, frozen_statistics, depth, 1 if learn_stages is None else learn_stages)
