@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from positively.bench.datasets import Dataset
 from positively.calibration import choose_thresholds
@@ -115,15 +116,15 @@ class Workshop:
         return measures(outcome.test_logits, table, outcome.thresholds)
 
     def _classifier(self, config: TrainConfig, table: LabelTable) -> Classifier:
-        if config.depth != "probe":
-            return build_classifier(config, table)
-        # Nothing but the head learns, and it starts anew: the backbone need not be read again.
         key = _network(config)
-        if key not in self._resting:
-            self._resting[key] = build_classifier(config, table)
-        self._resting[key].head.cpu()  # drawn there the first time, too: devices have other random numbers
-        start_head(self._resting[key], config, table)
-        return self._resting[key]
+        classifier = self._resting.get(key) or build_classifier(config, table)
+        if config.depth == "probe":
+            self._resting[key] = classifier  # nothing but the head learns: the backbone need not be read again
+        # Every head starts anew from the seed, on the CPU: it must not matter which cell came before.
+        classifier.head.cpu()
+        torch.manual_seed(config.seed)
+        start_head(classifier, config, table)
+        return classifier
 
     def _samples(
         self, classifier: Classifier, config: TrainConfig, table: LabelTable, rows: Rows, augment: Augment = "none"

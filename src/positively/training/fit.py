@@ -177,8 +177,7 @@ def _head_options(config: TrainConfig) -> dict[str, Any]:
 
 
 def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:
-    """Set the head to where training begins, as a function of the seed and the table."""
-    torch.manual_seed(config.seed)
+    """Set the head to where training begins; random weights come from torch's generator as it stands."""
     start: Start = "prior" if config.start == "prior" else "usual"
     classifier.head.start(start, torch.from_numpy(table.frequencies()))
     classifier.head.prepare(table)
