@@ -20,7 +20,7 @@ from positively.bench.tables import HISTORY_NAMES, MEASURE_NAMES
 from positively.files import write_text, write_with
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 
-COLORS = ("#0b7a75", "#d17b0f", "#8d99ae", "#7b4fa3", "#3f88c5", "#b8325a")
+COLORS = ("#0b7a75", "#d17b0f", "#8d99ae", "#7b4fa3", "#3f88c5", "#b8325a", "#7a8c1e", "#5c4033")
 """Colors of the rows: the demo's three first. Markers tell rows apart as well, for those who see no difference."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK = "#1f2a33"
