@@ -187,6 +187,25 @@ def test_the_tail_learns_and_goes_on_from_its_checkpoint(place, tmp_path, monkey
     assert not (tmp_path / "out" / "choices").exists()
 
 
+def test_a_rate_at_which_the_loss_is_no_number_is_not_chosen_and_stops_nothing(place, tmp_path, monkeypatch):
+    from positively.bench.workshop import Workshop
+    from positively.errors import RunError
+
+    plain = Workshop.train
+
+    def diverging(self, config, **options):
+        if config.lr == 3e-3 and not options.get("test", True):
+            raise RunError("The loss is no longer a number.")
+        return plain(self, config, **options)
+
+    monkeypatch.setattr(Workshop, "train", diverging)
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    assert main(words(place, tmp_path, "--ratios", "0.5", "--seeds", "1")) == 0
+    for path in (tmp_path / "choices").glob("*.json"):
+        assert [one["lr"] for one in json.loads(path.read_text()) if one["mAP"] is None] == [3e-3, 3e-3]
+    assert all(result.chosen["lr"] < 3e-3 for result in read_results(tmp_path / "cells"))
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [

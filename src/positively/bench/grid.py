@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,6 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
@@ -185,12 +185,15 @@ class Bench:
                     outcome = workshop.train(candidate, test=False, aside=_CHOICE_ASIDE, work=work)
                     quality = outcome.history[-1]["holdout_map"]
                 except RunError:  # the loss is no longer a number: too fast for this row
-                    quality = float("nan")
-                tried.append({"start": start, "lr": rate, "mAP": quality})
+                    quality = math.nan
+                tried.append({"start": start, "lr": rate, "mAP": None if math.isnan(quality) else quality})
                 write_json(path, tried)
                 if work:
                     shutil.rmtree(work, ignore_errors=True)
-        best = max(tried, key=lambda one: -np.inf if np.isnan(one["mAP"]) else one["mAP"])
+        judged = [one for one in tried if one["mAP"] is not None]
+        if not judged:
+            raise RunError(f"{job.cell.name}: the loss is no number with any start and rate. Pass a lower --lr.")
+        best = max(judged, key=lambda one: float(one["mAP"]))
         return best["start"], best["lr"], tried
 
     def _write_truth(self, dataset: Dataset) -> None:
@@ -218,10 +221,11 @@ class Bench:
     def _name(self, job: Job, seed: bool = True) -> str:
         """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
         settings = {name: value for name, value in asdict(job.config).items() if name not in NOT_PART_OF_THE_RESULT}
-        settings |= {"stop_epoch": job.config.stop_epoch, "weights": _weights_name(job.config.weights)}
+        settings |= {"stop_epoch": job.config.stop_epoch, "weights": _content(job.config.weights)}
         settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
+        settings |= {"word_vectors": _content(job.config.word_vectors or "")}
         if len(job.candidates) > 1:
-            settings |= {"start": "chosen", "lr": "chosen"}
+            settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_ASIDE, _CHOICE_SEED)}
         if not seed:
             settings |= {"seed": None}
         code = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=5).hexdigest()
@@ -233,6 +237,6 @@ class Bench:
 
 
 @lru_cache
-def _weights_name(weights: str) -> str:
+def _content(name: str) -> str:
     """A file is known by its content: it may be moved, and another may come under its name."""
-    return content_hash(Path(weights)) if Path(weights).is_file() else weights
+    return content_hash(Path(name)) if Path(name).is_file() else name
