@@ -239,7 +239,7 @@ def test_a_verdict_has_three_outcomes():
 
 
 def test_a_verdict_without_a_spread_or_without_numbers_says_so():
-    assert verdict([0.5], [0.5]).word == "inside the spread"
+    assert verdict([0.9], [0.1]).word == "undecided (one seed)"
     assert "one seed" in verdict([0.5], [0.4, 0.41]).sentence
     assert verdict([], [0.4]).word == "not measured"
     assert verdict([], [0.4]).sentence == "–"
@@ -270,7 +270,7 @@ def test_each_claim_is_one_line():
         "holds",
         "not measured",
         "not measurable",
-        "holds (one seed)",
+        "undecided (one seed)",
     ]
     assert (
         claims_table(claims).rows[0][2].startswith("41.0 ± 1.0 against 35.5 ± 0.5: +5.5 points")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from positively.bench.results import Result, Spread, select, spread
 from positively.bench.tables import NOTHING, Table, show
 
-Word = Literal["holds", "does not hold", "inside the spread", "not measured"]
+Word = Literal["holds", "does not hold", "inside the spread", "undecided (one seed)", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Verdict:
         """The verdict."""
         if self.better is None or self.worse is None:
             return "not measured"
+        if self.is_one_seed:
+            return "undecided (one seed)"
         if abs(self.difference) <= self.margin:
             return "inside the spread"
         return "holds" if self.difference > 0 else "does not hold"
@@ -120,8 +122,7 @@ class Claim:
         """Claim, comparison, numbers, verdict."""
         if isinstance(self.verdict, str):
             return (self.claim, self.compared, NOTHING, self.verdict)
-        one = " (one seed)" if self.verdict.is_one_seed else ""
-        return (self.claim, self.compared, self.verdict.sentence, self.verdict.word + one)
+        return (self.claim, self.compared, self.verdict.sentence, self.verdict.word)
 
 
 def claims_table(claims: Sequence[Claim], title: str = "Claims of the paper, and what was found here") -> Table:

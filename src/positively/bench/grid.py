@@ -223,7 +223,7 @@ class Bench:
         settings = {name: value for name, value in asdict(job.config).items() if name not in NOT_PART_OF_THE_RESULT}
         settings |= {"stop_epoch": job.config.stop_epoch, "weights": _content(job.config.weights)}
         settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
-        settings |= {"word_vectors": _content(job.config.word_vectors or "")}
+        settings |= {"word_vectors": job.config.word_vectors and _content(job.config.word_vectors)}
         if len(job.candidates) > 1:
             settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_ASIDE, _CHOICE_SEED)}
         if not seed:
