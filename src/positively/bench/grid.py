@@ -67,7 +67,7 @@ class Bench:
         speak: Callable[[str], None],
         recipe: Recipe | None = None,
     ) -> None:
-        self.out, self.base, self.choose, self.speak, self.recipe = out, base, choose, speak, recipe
+        self.out, self.base, self.choose, self.recipe = out, base, choose, recipe
         self.workshops = {dataset.name: Workshop(dataset, base, fabric, speak) for dataset in datasets}
         if len(self.workshops) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
