@@ -1,7 +1,7 @@
-"""How the demo's PU-MLC options were chosen: positives alone, on training scenes kept aside, never on test scenes.
+"""How the demo's PU-MLC options were chosen: positives alone, on training scenes held out, never on test scenes.
 
 Every form trains on the demo's 30 % of tags (seed 0) with the demo's network; the criterion is vPU's loss on the scenes
-kept aside, which needs no negative. The second column is there to see whether the criterion can be trusted: mAP on the
+held out, which needs no negative. The second column is there to see whether the criterion can be trusted: mAP on the
 same scenes with their complete labels, which a user would not have.
 
 Run as ``python -m benchmarks.choices`` from the root of the project; about six minutes on two cores.

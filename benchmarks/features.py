@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from benchmarks.timing import measure, ratio_table
-from positively.data.loading import Features
+from positively.data.loading import FeatureDataset
 from positively.features import FeatureStore
 from positively.labels import LabelTable
 from positively.losses import assume_negative
@@ -22,7 +22,7 @@ IMAGES, BATCH, CLASSES = 64, 16, 80
 
 def main() -> None:
     keep_freed_memory()
-    classifier = create_classifier("resnet50", CLASSES, "none", 224, depth="tail", frozen_statistics=True)
+    classifier = create_classifier("resnet50", CLASSES, "none", 224, depth="tail", freeze_batchnorm=True)
     classifier = classifier.to(memory_format=torch.channels_last)
     pixels = torch.randint(0, 256, (IMAGES, 224, 224, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     with torch.inference_mode():
@@ -34,11 +34,11 @@ def main() -> None:
         store = FeatureStore(Path(name) / "key")
         codes = [f"{i:032x}" for i in range(IMAGES)]
         store.add(codes, maps)
-        kept = Features(table, store.get(codes))
+        kept = FeatureDataset(table, store.get(codes))
 
         def from_maps() -> None:
             batch = kept.__getitems__([(0, row) for row in rows])
-            assume_negative(classifier.learner(batch.inputs), batch.states).backward()
+            assume_negative(classifier.trainable(batch.inputs), batch.states).backward()
 
         def from_images() -> None:
             states = torch.from_numpy(table.states(rows))

@@ -10,15 +10,15 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.timing import measure, ratio_table
-from positively.data.loading import BatchOrder, Images, load
+from positively.data.loading import ImageDataset, TrainBatchSampler, load
 from positively.data.scenes import write_scenes
 from positively.data.transforms import ImageTransform
 from positively.methods import create_method
 from positively.models import create_classifier
+from positively.runs.folder import RunFolder
 from positively.training.config import TrainConfig
-from positively.training.loop import Loop
-from positively.training.run_folder import RunFolder
 from positively.training.runtime import launch
+from positively.training.trainer import Trainer
 
 BATCH, STEPS, SIZE = 32, 8, 64
 
@@ -30,8 +30,8 @@ def main() -> None:
     fabric = launch(config)
     with tempfile.TemporaryDirectory() as folder:
         table = write_scenes(Path(folder), "train", BATCH * STEPS)
-        samples = Images(table, ImageTransform(SIZE))
-        batches = list(load(samples, BatchOrder(len(table), BATCH, seed=0)))
+        samples = ImageDataset(table, ImageTransform(SIZE))
+        batches = list(load(samples, TrainBatchSampler(len(table), BATCH, seed=0)))
         for backbone in ("positively_tiny", "resnet18"):
 
             def classifier(backbone: str = backbone) -> torch.nn.Module:
@@ -51,11 +51,11 @@ def main() -> None:
                     schedule.step()
 
             loops = {
-                name: Loop(fabric, config, create_method(name), classifier(), samples, samples, RunFolder(folder))
+                name: Trainer(fabric, config, create_method(name), classifier(), samples, samples, RunFolder(folder))
                 for name in ("assume-negative", "pu-mlc")
             }
 
-            def learn(loop: Loop) -> None:
+            def learn(loop: Trainer) -> None:
                 for batch in batches:
                     loop._learn(batch)
 

@@ -14,7 +14,6 @@ from safetensors.numpy import load_file
 from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
 
 from positively.bench.datasets import read_dataset
-from positively.bench.recipes import read_recipe, recipe_names
 from positively.bench.results import read_results
 from positively.bench.suite import read_suite, suite_names
 from positively.cli import main
@@ -23,6 +22,7 @@ from positively.data.scenes import CLASSES, write_scenes
 from positively.errors import ConfigError, TableError
 from positively.methods import create_method
 from positively.models import create_classifier
+from positively.recipes import read_recipe, recipe_names
 from positively.training.config import TrainConfig
 
 SUITE = {
@@ -93,7 +93,7 @@ def test_start_and_rate_are_chosen_on_a_part_of_train_and_written_down(finished)
     choices = list((out / "choices").glob("*.json"))
     assert len(choices) == 2 * 2  # rows × ratios
     tried = json.loads(choices[0].read_text())
-    assert len(tried) == 6 and {one["start"] for one in tried} == {"usual", "prior"}
+    assert len(tried) == 6 and {one["start"] for one in tried} == {"default", "prior"}
     for result in read_results(out / "cells"):
         best = max(result.chosen["tried"], key=lambda one: one["mAP"])
         assert (result.chosen["start"], result.chosen["lr"]) == (best["start"], best["lr"])

@@ -12,13 +12,15 @@ from positively.bench.claims import Claim, claims_table, compare, verdict
 from positively.bench.counts import LabelCounts, Labels, label_counts, rounded_down, table_2
 from positively.bench.datasets import Dataset
 from positively.bench.published import RATIOS, TABLE_1, TABLE_2, TABLE_3
-from positively.bench.report import Picture, Section, write_report
 from positively.bench.results import MEASURES, Cell, Result
 from positively.bench.sections import suite_section
 from positively.bench.suite import read_suite, suite_names
-from positively.bench.tables import Table, curves, sweep, table_1, table_3
+from positively.bench.tables import curves, sweep, table_1, table_3
 from positively.errors import ConfigError, RunError
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
+from positively.report.figures import INK
+from positively.report.page import Picture, Section, write_report
+from positively.report.tables import Table
 
 
 def result(row, ratio, seed, value, *, noise=0.0, dataset="coco-mini", family="coco", history=()):
@@ -334,7 +336,7 @@ def test_the_page_needs_nothing_else_and_shows_text_as_text(tmp_path):
     assert "<b>" not in page and "&lt;b&gt;" in page
     assert "<title>A &lt;bench&gt;</title>" in page
     assert page.count("<svg") == 5
-    assert "currentColor" in page and figures.INK not in page.split("</style>")[1]
+    assert "currentColor" in page and INK not in page.split("</style>")[1]
     identities = [part.split('"')[0] for part in page.split(' id="')[1:]]
     assert len(set(identities)) == len(identities)
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")

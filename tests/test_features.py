@@ -182,13 +182,13 @@ def test_kept_maps_and_the_part_that_learns_give_the_networks_logits(backbone, t
     with torch.inference_mode():
         expected = model(pixels)
         features = model.features(pixels)
-        torch.testing.assert_close(model.learner(features), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(model.trainable(features), expected, rtol=1e-4, atol=1e-5)
     kept = torch.from_numpy(extract(model, table.select(range(4)), ImageTransform(48), store=tmp_path)[:])
     assert kept.dtype == torch.float16
     torch.testing.assert_close(kept, features.half())
-    model.learner.train()
+    model.trainable.train()
     learning = {id(p) for p in model.parameters() if p.requires_grad}
-    assert learning == {id(p) for p in model.learner.parameters() if p.requires_grad}, "what learns is in the learner"
+    assert learning == {id(p) for p in model.trainable.parameters() if p.requires_grad}, "what learns is in the learner"
 
 
 def test_a_network_that_is_no_chain_is_a_sentence():

@@ -24,11 +24,11 @@ from positively.models import SemanticGraphHead, create_backbone, create_classif
 from positively.models.heads import HEADS, create_head
 from positively.models.heads.base import Head
 from positively.models.lgconv import LgConv
+from positively.runs.folder import RunFolder
+from positively.runs.saving import load_model, load_model_config
 from positively.training.auto import resolve
 from positively.training.config import TrainConfig
 from positively.training.fit import build_classifier, train
-from positively.training.run_folder import RunFolder
-from positively.training.saving import load_facts, load_model
 
 torch.set_num_threads(1)
 
@@ -47,7 +47,7 @@ def some_table(classes: int = CLASSES) -> LabelTable:
 def head(request: pytest.FixtureRequest) -> Head:
     torch.manual_seed(0)
     made = create_head(request.param, 8, CLASSES)
-    made.prepare(some_table())
+    made.setup(some_table())
     return made
 
 
@@ -70,11 +70,11 @@ def test_the_prior_start_gives_every_image_the_class_frequencies(head: Head) -> 
     torch.testing.assert_close(probabilities, frequencies.clamp(1e-4, 0.5).expand(3, -1))
     with pytest.raises(ConfigError, match=f"one frequency for each of {CLASSES} classes"):
         head.start("prior", torch.ones(3))
-    with pytest.raises(ConfigError, match="'usual' or 'prior'"):
+    with pytest.raises(ConfigError, match="'default' or 'prior'"):
         head.start("zero")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["usual", "prior"])
+@pytest.mark.parametrize("kind", ["default", "prior"])
 def test_a_start_is_a_function_of_the_seed_whatever_was_there_before(head: Head, kind: Any) -> None:
     def start() -> dict[str, Tensor]:
         torch.manual_seed(3)
@@ -88,7 +88,7 @@ def test_a_start_is_a_function_of_the_seed_whatever_was_there_before(head: Head,
     head(torch.randn(4, 8, 3, 3))  # moves statistics
     second = start()
     assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
-    assert bool(head.last_layer.weight.any()) == (kind == "usual")
+    assert bool(head.last_layer.weight.any()) == (kind == "default")
     assert bool(head.last_layer.bias.any()) == (kind == "prior")
 
 
@@ -157,7 +157,7 @@ def naive(head: SemanticGraphHead, feature_map: Tensor) -> Tensor:
 def test_the_frugal_computation_is_the_reference_in_value_and_gradient() -> None:
     torch.manual_seed(0)
     head = SemanticGraphHead(8, CLASSES, word_vectors=torch.randn(CLASSES, 30)).double().eval()
-    head.prepare(some_table())
+    head.setup(some_table())
     feature_map = 5 * torch.randn(2, 8, 4, 3, dtype=torch.float64)
     answers = {}
     for name, compute in {"frugal": head, "naive": lambda given: naive(head, given)}.items():
@@ -175,7 +175,7 @@ def test_the_graph_is_the_share_of_images_with_both_classes() -> None:
     )
     head = SemanticGraphHead(8, 4)
     assert torch.equal(head.adjacency, torch.eye(4))
-    head.prepare(table)
+    head.setup(table)
     expected = [[1, 2 / 3, 1 / 3, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]]  # nobody saw a yeti
     torch.testing.assert_close(head.adjacency, torch.tensor(expected))
     assert head(torch.randn(2, 8, 3, 3)).isfinite().all()
@@ -199,7 +199,7 @@ def test_the_size_is_that_of_the_reference() -> None:
 def test_word_vectors_stay_as_given_or_learn() -> None:
     given = torch.randn(3, 5)
     fixed = SemanticGraphHead(8, 3, word_vectors=given)
-    fixed.start("usual")
+    fixed.start("default")
     assert torch.equal(fixed.word_vectors, given)
     assert "word_vectors" not in dict(fixed.named_parameters())
     learned = SemanticGraphHead(8, 3)
@@ -249,11 +249,11 @@ def test_a_run_with_the_graph_is_loaded_as_it_was_trained(scenes: Path, tmp_path
     config = TrainConfig(**GRAPH, out=str(tmp_path / "run"), word_vectors=str(vectors) if with_file else None, ema=0.0)
     folder = RunFolder(train(tags, config, say=lambda line: None))
     vectors.unlink()  # a run brings all it needs
-    loaded = load_model(folder, load_facts(folder))
+    loaded = load_model(folder, load_model_config(folder))
     assert isinstance(loaded.head, SemanticGraphHead)
     assert loaded.head.word_vectors.shape == (len(tags.classes), 7 if with_file else 300)
     assert not torch.equal(loaded.head.adjacency, torch.eye(len(tags.classes)))
-    trained = torch.load(folder.checkpoint, weights_only=True)["learner"]
+    trained = torch.load(folder.checkpoint, weights_only=True)["trainable"]
     again = create_classifier(
         "positively_tiny",
         len(tags.classes),
@@ -270,8 +270,10 @@ def test_a_run_with_the_graph_is_loaded_as_it_was_trained(scenes: Path, tmp_path
 def test_runs_of_before_are_linear(scenes: Path, tmp_path: Path) -> None:
     tags = po.read(scenes / "train.csv", quiet=True)
     run = RunFolder(train(tags, TrainConfig(**TINY | {"epochs": 1}, out=str(tmp_path / "run")), say=lambda line: None))
-    facts = {name: fact for name, fact in load_facts(run).items() if name not in ("head", "word_vector_size")}
-    assert load_model(run, facts).head.keeps == "average"
+    model_config = {
+        name: fact for name, fact in load_model_config(run).items() if name not in ("head", "word_vector_size")
+    }
+    assert load_model(run, model_config).head.feature_key == "average"
 
 
 def test_the_graph_learns_from_kept_maps(scenes: Path, tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ def test_the_graph_learns_from_kept_maps(scenes: Path, tmp_path: Path) -> None:
     stored = [load_file(path) for path in (tmp_path / "features").rglob("*.safetensors")]
     maps = [tensor for segment in stored for tensor in segment.values() if tensor.ndim == 4]
     assert {tuple(tensor.shape[1:]) for tensor in maps} == {(96, 7, 7)}
-    model = load_model(folder, load_facts(folder))
+    model = load_model(folder, load_model_config(folder))
     assert model(torch.rand(1, 3, 56, 56)).isfinite().all()
     learned = load_file(folder.weights)
     assert all(torch.equal(learned[f"backbone.network.{n}"], t) for n, t in load_file(weights).items())
@@ -332,7 +334,7 @@ def tower(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_towers_give_their_map_before_the_attention_pool_and_split_into_stages(tower: tuple[str, Path]) -> None:
     name, weights = tower
     options: dict[str, Any] = {"weights": str(weights), "image_size": 448, "lgconv": True, "learn_stages": 1}
-    whole = create_classifier(name, 80, frozen_statistics=True, **options)
+    whole = create_classifier(name, 80, freeze_batchnorm=True, **options)
     images = torch.rand(1, 3, 448, 448)
     assert sum(isinstance(module, LgConv) for module in whole.modules()) == 33
     assert not any(module.training for module in whole.modules() if isinstance(module, nn.BatchNorm2d))
@@ -344,7 +346,7 @@ def test_towers_give_their_map_before_the_attention_pool_and_split_into_stages(t
     with torch.no_grad():
         features = tail.features(images)
         assert features.shape == (1, 1024, 28, 28)
-        torch.testing.assert_close(tail.learner(features), tail(images))
+        torch.testing.assert_close(tail.trainable(features), tail(images))
         assert whole.backbone(images).shape == (1, 2048, 14, 14)
 
 

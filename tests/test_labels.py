@@ -26,7 +26,7 @@ def table_of(states, blank=UNKNOWN):
 def test_states_come_back_as_they_went_in_whatever_the_blank(states, blank):
     table = table_of(states, blank)
     assert np.array_equal(table.states(), states)
-    assert table.exceptions.nnz == (states != blank).sum()
+    assert table.offsets.nnz == (states != blank).sum()
     for state in LabelState:
         assert table.counts(state).tolist() == (states == state).sum(axis=0).tolist()
     assert np.array_equal(table.positives_only().states(), np.where(states == 1, 1, 0))
@@ -52,7 +52,7 @@ def test_the_mask_is_the_published_one(ratio):
     drawn = np.random.uniform(0, 1, (500, 20))
     hidden = table_of(states, NEGATIVE).with_known_ratio(ratio)
     assert np.array_equal(hidden.states(), np.where(drawn < ratio, states, 0))
-    assert hidden.exceptions.nnz <= 0.65 * states.size  # the smaller part is the one that is listed
+    assert hidden.offsets.nnz <= 0.65 * states.size  # the smaller part is the one that is listed
 
 
 def test_a_mask_does_not_depend_on_how_the_rows_are_walked(monkeypatch):

@@ -289,7 +289,7 @@ def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
 
 
 def test_frozen_statistics_survive_training_and_affine_still_learns() -> None:
-    model = create_classifier("test_resnet", 3, weights="none", image_size=96, lgconv=True, frozen_statistics=True)
+    model = create_classifier("test_resnet", 3, weights="none", image_size=96, lgconv=True, freeze_batchnorm=True)
     before = statistics(model)
     model.eval()
     model.train()
@@ -297,7 +297,7 @@ def test_frozen_statistics_survive_training_and_affine_still_learns() -> None:
     assert changed(before, statistics(model)) == set()
     assert model.training
     assert model.backbone.network.bn1.weight.grad is not None
-    model.frozen_statistics = False
+    model.freeze_batchnorm = False
     model.train()(torch.randn(4, 3, 96, 96))
     assert changed(before, statistics(model)) == set(before)
 
@@ -353,7 +353,7 @@ def test_prior_start_gives_every_image_the_class_frequencies() -> None:
     head.start("prior", torch.tensor([0.1, 0.0, 0.9]))
     probabilities = head(torch.randn(2, 5)).sigmoid()
     torch.testing.assert_close(probabilities, torch.tensor([[0.1, 1e-4, 0.5]] * 2))
-    head.start("usual")
+    head.start("default")
     assert head.linear.weight.any()
     assert not head.linear.bias.any()
 
@@ -369,7 +369,7 @@ def test_heads_refuse_what_they_do_not_know() -> None:
     for frequencies in (None, torch.ones(3)):
         with pytest.raises(ConfigError, match="one frequency for each of 2 classes"):
             head.start("prior", frequencies)
-    with pytest.raises(ConfigError, match="'usual' or 'prior'"):
+    with pytest.raises(ConfigError, match="'default' or 'prior'"):
         head.start("zero")  # type: ignore[arg-type]
 
 

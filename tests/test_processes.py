@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from conftest import TINY, options
 from positively import losses
-from positively.data.loading import BatchOrder, InOrder
+from positively.data.loading import SequentialBatchSampler, TrainBatchSampler
 from positively.losses import LOSSES
 
 ROWS, INPUTS, CLASSES = 7, 5, 3
@@ -85,9 +85,9 @@ def test_consistency_of_two_processes_is_the_mean_over_all_pairs(two_processes):
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_the_batches_of_all_processes_together_are_those_of_one(world):
-    alone = BatchOrder(50, 12, seed=1)
+    alone = TrainBatchSampler(50, 12, seed=1)
     alone.epoch = 4
-    together = [BatchOrder(50, 12, 1, rank, world) for rank in range(world)]
+    together = [TrainBatchSampler(50, 12, 1, rank, world) for rank in range(world)]
     for order in together:
         order.epoch = 4
     for whole, *pieces in zip(alone, *together, strict=True):
@@ -98,13 +98,13 @@ def test_the_batches_of_all_processes_together_are_those_of_one(world):
 @pytest.mark.parametrize(("rows", "world"), [(1, 1), (2, 2), (3, 2), (5, 4)])
 def test_a_table_smaller_than_a_batch_still_fills_every_process(rows, world):
     for rank in range(world):
-        (batch,) = list(BatchOrder(rows, 64, 0, rank, world))
+        (batch,) = list(TrainBatchSampler(rows, 64, 0, rank, world))
         assert len(batch) >= 2 and len(batch) % 2 == 0
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_scoring_meets_every_row_once(world):
-    met = [row for rank in range(world) for batch in InOrder(11, 4, rank, world) for _, row in batch]
+    met = [row for rank in range(world) for batch in SequentialBatchSampler(11, 4, rank, world) for _, row in batch]
     assert sorted(met) == list(range(11))
 
 
@@ -115,7 +115,7 @@ def read_run(folder):
 
 
 def test_training_on_two_processes_equals_training_on_one(scenes, positively, environment, tmp_path):
-    # Three steps of PU-MLC with mixup, in double precision; 7 images kept aside, an odd number to share for scoring.
+    # Three steps of PU-MLC with mixup, in double precision; 7 images held out, an odd number to share for scoring.
     settings = TINY | {"epochs": 1, "precision": "64-true", "freeze_batchnorm": "true", "holdout": 0.2, "lr": 0.001}
     words = ["train", scenes / "train.csv", *options(settings)]
     positively(*words, "--out", tmp_path / "one")

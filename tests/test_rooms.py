@@ -11,6 +11,10 @@ PACKAGE = Path(__file__).parents[1] / "src" / "positively"
 # From the top of the house to the bottom. A room may import from itself and from those before it.
 ROOMS = [
     "errors",
+    "logs",
+    "options",
+    "registry",
+    "distributed",
     "files",
     "labels",
     "metrics",
@@ -20,8 +24,11 @@ ROOMS = [
     "features",
     "losses",
     "methods",
+    "runs",
     "training",
+    "recipes",
     "predict",
+    "report",
     "api",
     "demo",
     "bench",

@@ -184,7 +184,7 @@ def test_a_tag_that_is_not_there_is_unknown_unless_told(folder: Path) -> None:
     table, notes = read(folder, content)
     assert not table.has_negatives and "A tag that is not there is unknown." in notes
     table, notes = read(folder, content, blank="negative")
-    assert table.is_complete and table.blank == NEGATIVE and table.exceptions.nnz == 2
+    assert table.is_complete and table.blank == NEGATIVE and table.offsets.nnz == 2
     assert "A tag that is not there is negative." in notes
 
 
@@ -202,7 +202,7 @@ def test_zero_and_blank_mean_what_the_options_say(
     content = "image,cat,dog\na.jpg,1,0\nb.jpg,,1\nc.jpg,-1,1\n"
     table, _ = read(folder, content, **options)
     assert table.states().tolist() == expected
-    assert np.all(table.exceptions.data != 0)
+    assert np.all(table.offsets.data != 0)
     with pytest.raises(
         TableError, match=r"holds 1, 0, -1 and blank.*--zero negative.*--blank negative.*replace the 0s"
     ):
@@ -233,7 +233,7 @@ def test_verified_absences_have_a_column(folder: Path) -> None:
     assert states(table) == {"a.jpg": {"cat": 1, "dog": -1, "bird": -1}, "b.jpg": {"bird": 1, "dog": 1}}
     assert "Verified absences: 2." in notes
     complete, _ = read(folder, "image,tags,absent\na.jpg,cat,dog\nb.jpg,dog,\n", blank="negative")
-    assert complete.exceptions.nnz == 2 and complete.counts(NEGATIVE).tolist() == [1, 1]
+    assert complete.offsets.nnz == 2 and complete.counts(NEGATIVE).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ CLASSES = st.lists(NAMES, min_size=1, max_size=6, unique=True)
 
 
 @st.composite
-def labelled(draw: st.DrawFn) -> tuple[list[str], np.ndarray]:
+def label_frequency(draw: st.DrawFn) -> tuple[list[str], np.ndarray]:
     classes = draw(CLASSES)
     rows = draw(
         st.lists(
@@ -499,7 +499,7 @@ def as_pairs(classes: list[str], matrix: np.ndarray) -> list[list[str]]:
 
 @settings(max_examples=120, deadline=None)
 @given(
-    labels=labelled(),
+    labels=label_frequency(),
     shape=st.sampled_from(["tags", "columns", "pairs"]),
     separator=st.sampled_from([";", "|", ",", "\n"]),
     unknown=st.sampled_from(["", "0"]),

@@ -58,14 +58,14 @@ def unbroken(scenes, environment, tmp_path_factory):
 # A training that dies at a chosen step: the process kills itself, as a power cut would, or is asked to stop.
 DYING = """
 import os, signal, sys
-from positively.training.loop import Loop
+from positively.training.trainer import Trainer
 from positively.cli import main
-plain, when, how = Loop._learn, int(sys.argv[1]), getattr(signal, sys.argv[2])
+plain, when, how = Trainer._learn, int(sys.argv[1]), getattr(signal, sys.argv[2])
 def learn(self, batch):
     plain(self, batch)
     if self.epoch * self.steps + self.step == when:
         os.kill(os.getpid(), how)
-Loop._learn = learn
+Trainer._learn = learn
 sys.exit(main(sys.argv[3:]))
 """
 
@@ -131,7 +131,7 @@ def test_the_saved_model_is_the_averaged_one_and_the_raw_weights_stay_in_the_che
     saved = load_file(unbroken / "model.safetensors")
     name = "head.linear.weight"
     assert torch.equal(saved[name], checkpoint["ema"]["shadow"][name])
-    assert not torch.equal(saved[name], checkpoint["learner"][name])
+    assert not torch.equal(saved[name], checkpoint["trainable"][name])
 
 
 def test_averaged_weights_follow_the_recursion():
@@ -373,7 +373,7 @@ def test_progress_is_plain_lines_without_a_terminal(tags, tmp_path, capsys):
 
 
 def test_time_between_checkpoints_is_kept(tags, tmp_path, monkeypatch):
-    from positively.training.run_folder import RunFolder
+    from positively.runs.folder import RunFolder
 
     saves = []
     monkeypatch.setattr(RunFolder, "save_checkpoint", lambda self, state: saves.append((state["epoch"], state["step"])))

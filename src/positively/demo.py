@@ -2,7 +2,7 @@
 
 Three trainings with the same network and budget: PU-MLC and unknown-as-negative see the same 30 % of the positive tags
 and no negative; the third sees every label. How hard the scenes are was set by looking at the last two only. PU-MLC's
-options were chosen without a single negative, by vPU's criterion on training scenes kept aside
+options were chosen without a single negative, by vPU's criterion on training scenes held out
 (``python -m benchmarks.choices``).
 """
 

@@ -1,14 +1,56 @@
-"""The one exception tree.
+"""The one exception tree, and options named in messages as the caller would type them.
 
 Every error a user can cause is a sentence that names the place and the fix. The command line prints the sentence and
 exits with 2; a traceback is for our own bugs (or ``--debug``).
+
+An option inside a message is written ``{option("blank", "negative")}``: Python callers read ``blank='negative'``, users
+of the command line ``--blank negative``.
 """
 
+import re
 from collections.abc import Sequence
+
+# Two characters for private use mark an option inside a message, until it is known who reads it.
+_BEGIN, _END = "\ue000", "\ue001"
+_MARKED = re.compile(f"{_BEGIN}(.*?)=(.*?){_END}", re.DOTALL)
+
+
+def option(name: str, value: object = None) -> str:
+    """An option (with a value) inside a message; ``True`` is a switch.
+
+    >>> in_python(f"Pass {option('blank', 'negative')}."), in_shell(f"Pass {option('blank', 'negative')}.")
+    ("Pass blank='negative'.", 'Pass --blank negative.')
+    >>> in_python(option("skip_broken", True)), in_shell(option("skip_broken", True))
+    ('skip_broken=True', '--skip-broken')
+    """
+    return f"{_BEGIN}{name}={'' if value is None else repr(value)}{_END}"
+
+
+def in_python(text: str) -> str:
+    """A message as a Python caller reads it."""
+    return _MARKED.sub(lambda match: f"{match[1]}={match[2]}" if match[2] else match[1], text)
+
+
+def in_shell(text: str) -> str:
+    """A message as a user of the command line reads it."""
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = f"--{match[1].replace('_', '-')}", match[2].strip("'\"")
+        return f"{name} {value}" if value and value != "True" else name
+
+    return _MARKED.sub(flag, text)
 
 
 class PositivelyError(Exception):
     """Base of every error that is about the user's input, not about a bug."""
+
+    @property
+    def message(self) -> str:
+        """The sentence with its options still marked, to be used inside another one."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return in_python(self.message)
 
 
 class LabelError(PositivelyError):
@@ -31,8 +73,20 @@ class ConfigError(PositivelyError):
     """An option, or a combination of options, that cannot work."""
 
 
+class FileError(PositivelyError):
+    """A file that cannot be written: a full disk, a folder without permission."""
+
+
 class RunError(PositivelyError):
     """A run folder that is missing, unfinished or not what was asked for."""
+
+
+class DivergedError(RunError):
+    """A training whose loss is no longer a number."""
+
+
+class InterruptedRunError(RunError):
+    """A run that was asked to stop, and left a checkpoint."""
 
 
 class MetricError(PositivelyError):

@@ -54,7 +54,7 @@ def check_states(states: npt.ArrayLike) -> States:
 class LabelTable:
     """Images × classes, kept sparse: only what differs from the table's blank state is stored.
 
-    ``exceptions`` holds *state − blank*, so that a stored zero never occurs and a complete table (blank negative) is as
+    ``offsets`` holds *state − blank*, so that a stored zero never occurs and a complete table (blank negative) is as
     small as one that lists positives alone (blank unknown).
 
     >>> table = LabelTable.from_positives(["a.jpg", "b.jpg"], ["cat", "dog"], [[0], [0, 1]])
@@ -66,7 +66,7 @@ class LabelTable:
 
     images: Sequence[str]
     classes: tuple[str, ...]
-    exceptions: sparse.csr_array
+    offsets: sparse.csr_array
     blank: LabelState = UNKNOWN
     root: Path = field(default_factory=Path)
     splits: Sequence[str] | None = None
@@ -76,10 +76,10 @@ class LabelTable:
     source: str = "table"
 
     def __post_init__(self) -> None:
-        if self.exceptions.shape != (len(self.images), len(self.classes)):
+        if self.offsets.shape != (len(self.images), len(self.classes)):
             raise LabelError(
                 f"{self.source}: {len(self.images)} images and {len(self.classes)} classes do not fit "
-                f"a matrix of {self.exceptions.shape[0]} × {self.exceptions.shape[1]}."
+                f"a matrix of {self.offsets.shape[0]} × {self.offsets.shape[1]}."
             )
         if len(set(self.classes)) != len(self.classes):
             raise LabelError(f"{self.source}: class names must differ from one another.")
@@ -119,7 +119,7 @@ class LabelTable:
         """Short name of the table's contents: images, classes and states."""
         code = hashlib.blake2b(repr((int(self.blank), self.classes)).encode(), digest_size=6)
         code.update("\0".join(self.images).encode("utf-8", "surrogateescape"))
-        matrix = self.exceptions.sorted_indices()
+        matrix = self.offsets.sorted_indices()
         for part in (matrix.indptr, matrix.indices, matrix.data):
             code.update(part.tobytes())
         return code.hexdigest()
@@ -135,7 +135,7 @@ class LabelTable:
 
     def states(self, rows: npt.ArrayLike | slice | None = None) -> States:
         """Dense states of the rows asked for (all, unless told)."""
-        chosen = self.exceptions if rows is None else self.exceptions[rows]
+        chosen = self.offsets if rows is None else self.offsets[rows]
         states: States = (chosen.toarray() + np.int8(self.blank)).astype(np.int8)
         return states
 
@@ -147,7 +147,7 @@ class LabelTable:
         return replace(
             self,
             images=[self.images[i] for i in listed],
-            exceptions=self.exceptions[index],
+            offsets=self.offsets[index],
             splits=None if self.splits is None else [self.splits[i] for i in listed],
             lines=None if self.lines is None else self.lines[index],
         )
@@ -167,8 +167,8 @@ class LabelTable:
         position = {name: i for i, name in enumerate(self.classes)}
         columns = np.array([position.get(name, len(self.classes)) for name in classes], dtype=np.int64)
         nothing = sparse.csr_array((len(self), 1), dtype=np.int8)
-        padded = sparse.hstack([self.exceptions, nothing], format="csr")
-        return replace(self, classes=tuple(classes), exceptions=sparse.csr_array(padded[:, columns]))
+        padded = sparse.hstack([self.offsets, nothing], format="csr")
+        return replace(self, classes=tuple(classes), offsets=sparse.csr_array(padded[:, columns]))
 
     def positives(self) -> sparse.csr_array:
         """Sparse 0/1 matrix of the positive labels."""
@@ -177,7 +177,7 @@ class LabelTable:
     def _where(self, state: LabelState) -> sparse.csr_array:
         if state == self.blank:
             raise LabelError(f"The {state.name.lower()} labels of this table are its blanks and are not listed.")
-        kept = self.exceptions.copy()
+        kept = self.offsets.copy()
         kept.data = (kept.data == state - self.blank).astype(np.int8)
         kept.eliminate_zeros()
         return kept
@@ -186,7 +186,7 @@ class LabelTable:
         """Number of images of each class in this state."""
         if state != self.blank:
             return np.asarray(self._where(state).sum(axis=0, dtype=np.int64)).reshape(-1)
-        listed = np.bincount(self.exceptions.indices, minlength=len(self.classes))
+        listed = np.bincount(self.offsets.indices, minlength=len(self.classes))
         return len(self) - listed.astype(np.int64)
 
     def total(self, state: LabelState) -> int:
@@ -214,7 +214,7 @@ class LabelTable:
 
     def positives_only(self) -> LabelTable:
         """Same table with every negative forgotten: what is not positive is unknown."""
-        return replace(self, exceptions=self.positives(), blank=UNKNOWN)
+        return replace(self, offsets=self.positives(), blank=UNKNOWN)
 
     def with_known_ratio(self, ratio: float, seed: int = 0) -> LabelTable:
         """Hide labels: keep each one with probability ``ratio``, positives and negatives alike.
@@ -234,7 +234,7 @@ class LabelTable:
         for rows in self._chunks():
             known = generator.random_sample((rows.stop - rows.start, len(self.classes))) < ratio
             parts.append(sparse.csr_array(self.states(rows) * known - np.int8(blank)))
-        return replace(self, exceptions=sparse.csr_array(sparse.vstack(parts, format="csr")), blank=blank)
+        return replace(self, offsets=sparse.csr_array(sparse.vstack(parts, format="csr")), blank=blank)
 
     def with_flipped_positives(self, share: float, seed: int = 0) -> LabelTable:
         """Label noise as it happens (figure 1b of the paper): this share of the positives is called negative.
@@ -250,12 +250,12 @@ class LabelTable:
             raise LabelError(f"The share of positives to flip lies between 0 and 1, not {share}.")
         if not self.has_negatives:
             raise LabelError(f"{self.source} has no negative labels, so that no positive can be flipped to one.")
-        flipped = self.exceptions.sorted_indices()
+        flipped = self.offsets.sorted_indices()
         is_positive = flipped.data == POSITIVE - self.blank
         draws = np.random.default_rng([seed, 0x666C6970]).random(int(is_positive.sum()))
         flipped.data[np.flatnonzero(is_positive)[draws < share]] = NEGATIVE - self.blank
         flipped.eliminate_zeros()
-        return replace(self, exceptions=flipped)
+        return replace(self, offsets=flipped)
 
     def with_single_positive(self, seed: int = 0) -> LabelTable:
         """Keep one positive of each image, drawn at random; every other label, negatives included, is unknown.
@@ -270,7 +270,7 @@ class LabelTable:
         chosen = positives.indices[(positives.indptr[:-1] + (draws * counts).astype(np.int64))[counts > 0]]
         starts = np.concatenate([[0], np.cumsum(counts > 0)]).astype(np.int32)
         single = sparse.csr_array((np.ones(len(chosen), dtype=np.int8), chosen, starts), shape=positives.shape)
-        return replace(self, exceptions=single, blank=UNKNOWN)
+        return replace(self, offsets=single, blank=UNKNOWN)
 
     def _chunks(self) -> Iterator[slice]:
         step = max(1, _CHUNK_ENTRIES // max(len(self.classes), 1))

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from positively.data.images import find_broken, is_image_name
-from positively.data.loading import Features, Images
+from positively.data.loading import FeatureDataset, ImageDataset
 from positively.data.overlap import image_hashes, refuse_known
 from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more
@@ -22,10 +22,10 @@ from positively.features import extract
 from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
 from positively.models import Classifier
-from positively.training.run_folder import RunFolder
+from positively.runs.folder import RunFolder
+from positively.runs.saving import load_model, load_model_config
+from positively.runs.scoring import score, sigmoid
 from positively.training.runtime import keep_freed_memory
-from positively.training.saving import load_facts, load_model
-from positively.training.score import score, sigmoid
 
 Scores = npt.NDArray[np.float64]
 
@@ -65,14 +65,14 @@ class Run:
         return self.folder.path
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def model_config(self) -> dict[str, Any]:
         """Content of config.json."""
-        return load_facts(self.folder)
+        return load_model_config(self.folder)
 
     @property
     def classes(self) -> list[str]:
         """Names of the classes, in the model's order."""
-        classes: list[str] = self.facts["classes"]
+        classes: list[str] = self.model_config["classes"]
         return classes
 
     @cached_property
@@ -85,11 +85,11 @@ class Run:
         """The network, ready for use."""
         if self.device == "cpu":
             keep_freed_memory()
-        return load_model(self.folder, self.facts, self._backbone).to(self.device)
+        return load_model(self.folder, self.model_config, self._backbone).to(self.device)
 
     def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
         """Scores N×C of a table's images, in the model's order of classes."""
-        samples = Images(table.with_classes(self.classes), self._transform)
+        samples = ImageDataset(table.with_classes(self.classes), self._transform)
         return sigmoid(score(self.model, samples, device=self.device, workers=workers, progress=progress))
 
     @property
@@ -107,7 +107,7 @@ class Run:
             told = done
 
         features = extract(self.model, table, self._transform, workers=workers, progress=tell)
-        return sigmoid(score(self.model.learner, Features(table, features), device=self.device))
+        return sigmoid(score(self.model.trainable, FeatureDataset(table, features), device=self.device))
 
     def evaluate(
         self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
@@ -120,7 +120,7 @@ class Run:
         if not table.has_negatives:
             raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
         self._refuse_overlap(table)
-        find_scores = self._kept_scores if self.facts["depth"] == "probe" else self.scores
+        find_scores = self._kept_scores if self.model_config["depth"] == "probe" else self.scores
         scores = find_scores(table, workers=workers, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 
@@ -150,7 +150,7 @@ class Run:
         """As :meth:`predict`, one after the other, for any number of images."""
         if top is not None and top < 1:
             raise ConfigError(f"The number of best tags is at least 1, not {top}.")
-        load_facts(self.folder)  # a run that cannot be used is said before any image is looked at
+        load_model_config(self.folder)  # a run that cannot be used is said before any image is looked at
         chunk: list[str] = []
         for image in images:
             chunk.append(str(image))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from positively.bench.results import Result, Spread, select, spread
-from positively.bench.tables import NOTHING, Table, show
+from positively.bench.tables import NOTHING, show
+from positively.report.tables import Table
 
 Word = Literal["holds", "does not hold", "inside the spread", "undecided (one seed)", "not measured"]
 

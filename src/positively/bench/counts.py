@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from positively.bench.published import MISPRINT, TABLE_2
-from positively.bench.tables import NOTHING, Table
+from positively.bench.tables import NOTHING
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
+from positively.report.tables import Table
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,32 +13,11 @@ from positively.bench.published import TABLE_1
 from positively.bench.results import Result, select
 from positively.bench.series import Lines, over_axis, over_epochs
 from positively.bench.tables import HISTORY_NAMES, MEASURE_NAMES
-from positively.files import write_text, write_with
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
-
-COLORS = ("#0b7a75", "#d17b0f", "#8d99ae", "#7b4fa3", "#3f88c5", "#b8325a", "#7a8c1e", "#5c4033")
-"""Colors of the rows: the demo's three first. Markers tell rows apart as well, for those who see no difference."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-INK = "#1f2a33"
-"""Color of text and axes; the report lets it follow the reader's theme."""
-PAPER_COLOR = "#7d8590"
-
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
-    "font.size": 10,
-    "axes.facecolor": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "svg.hashsalt": "positively",  # otherwise the names inside an SVG are drawn anew every time
-    "svg.fonttype": "path",
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-}
-_styled = matplotlib.rc_context(_STYLE)
+from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, styled
 
 
-@_styled
+@styled
 def map_over_ratio(
     results: Sequence[Result], dataset: str, depth: str, rows: Sequence[str] | None = None, paper: bool = True
 ) -> Figure:
@@ -65,7 +40,7 @@ def map_over_ratio(
     return figure
 
 
-@_styled
+@styled
 def map_over_noise(
     results: Sequence[Result],
     dataset: str,
@@ -80,21 +55,21 @@ def map_over_noise(
     return _over_shares(lines, title, "positives flipped to negative, percent", measure)[0]
 
 
-@_styled
+@styled
 def epoch_curves(
     results: Sequence[Result], key: str = "holdout_map", rows: Sequence[str] | None = None, label: str = ""
 ) -> Figure:
-    """Draw mAP on images kept aside (or another share of the history) after each epoch.
+    """Draw mAP on images held out (or another share of the history) after each epoch.
 
     The results are of one dataset, depth, ratio and noise.
     """
-    figure, axes = _new_figure("", "epoch", label or f"{HISTORY_NAMES.get(key, key)}, percent")
+    figure, axes = new_figure("", "epoch", label or f"{HISTORY_NAMES.get(key, key)}, percent")
     _draw_epochs(axes, over_epochs(results, key, rows))
-    _add_legend(figure, axes)
+    add_legend(figure, axes)
     return figure
 
 
-@_styled
+@styled
 def temperature_curves(results: Sequence[Result], rows: Sequence[str] | None = None) -> Figure:
     """Spread of the logits and the temperature τ after each epoch; the results are of one setting."""
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
@@ -103,17 +78,17 @@ def temperature_curves(results: Sequence[Result], rows: Sequence[str] | None = N
         axes.set(title=HISTORY_NAMES[key], xlabel="epoch")
         _draw_epochs(axes, over_epochs(results, key, rows), scale=1.0)
         axes.set_ylim(bottom=0)
-    _add_legend(figure, panels[0])
+    add_legend(figure, panels[0])
     return figure
 
 
-@_styled
+@styled
 def imbalance(table: LabelTable, classes: int = 20, seed: int = 0) -> Figure:
     """Positives and negatives of some classes, drawn by lot (figure 2b); the scale is logarithmic."""
     chosen = np.random.default_rng(seed).permutation(len(table.classes))[:classes]
     positives, negatives = table.counts(POSITIVE), table.counts(NEGATIVE)
     chosen = chosen[np.argsort(positives[chosen], kind="stable")]
-    figure, axes = _new_figure("", "images, logarithmic scale", "", height=1.2 + 0.24 * len(chosen))
+    figure, axes = new_figure("", "images, logarithmic scale", "", height=1.2 + 0.24 * len(chosen))
     places = np.arange(len(chosen))
     # Names in the order of the bars from above: the legend reads as the picture does.
     axes.barh(places + 0.2, negatives[chosen], 0.38, color=COLORS[2], label="negative labels")
@@ -125,44 +100,16 @@ def imbalance(table: LabelTable, classes: int = 20, seed: int = 0) -> Figure:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
-    _add_legend(figure, axes)
+    add_legend(figure, axes)
     return figure
 
 
-@_styled
-def svg_text(figure: Figure, background: str = "white") -> str:
-    """The figure as SVG; the same figure gives the same text."""
-    text = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(text, format="svg", facecolor=background, metadata=nothing)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
-
-
-@_styled
-def save_figure(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as SVG and as PNG, each in one step; ``path`` is the name without an ending."""
-    vector, pixels = path.with_name(f"{path.name}.svg"), path.with_name(f"{path.name}.png")
-    write_text(vector, svg_text(figure))
-    options: dict[str, Any] = {"format": "png", "dpi": 160, "facecolor": "white", "metadata": {"Software": None}}
-    write_with(pixels, lambda temporary: figure.savefig(temporary, **options))
-    return [vector, pixels]
-
-
-def _new_figure(title: str, xlabel: str, ylabel: str, height: float = 4.0) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(7.2, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    axes.grid(color=PAPER_COLOR, alpha=0.25, linewidth=0.6)
-    axes.set_axisbelow(True)
-    return figure, axes
-
-
 def _over_shares(lines: Lines, title: str, xlabel: str, measure: str = "mAP") -> tuple[Figure, Axes]:
-    figure, axes = _new_figure(title, xlabel, f"{MEASURE_NAMES[measure]}, percent")
+    figure, axes = new_figure(title, xlabel, f"{MEASURE_NAMES[measure]}, percent")
     places = tuple(100 * place for place in lines.places)
     _draw_lines(axes, Lines(places, lines.rows))
     axes.set_xticks(places, [f"{place:g}" for place in places])
-    _add_legend(figure, axes)
+    add_legend(figure, axes)
     return figure, axes
 
 
@@ -183,7 +130,7 @@ def _draw_lines(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
 def _draw_epochs(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
     _draw_lines(axes, lines, scale)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(color=PAPER_COLOR, alpha=0.25, linewidth=0.6)
+    axes.grid(color=PALE, alpha=0.25, linewidth=0.6)
 
 
 def _draw_paper(figure: Figure, below: Axes, points: Sequence[tuple[float, float]]) -> None:
@@ -191,21 +138,13 @@ def _draw_paper(figure: Figure, below: Axes, points: Sequence[tuple[float, float
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 3.2])
     below.set_subplotspec(grid[1])
     axes = figure.add_subplot(grid[0], sharex=below)
-    axes.plot(*zip(*points, strict=True), color=PAPER_COLOR, linewidth=1.0, linestyle=(0, (4, 3)))
+    axes.plot(*zip(*points, strict=True), color=PALE, linewidth=1.0, linestyle=(0, (4, 3)))
     label = "PU-MLC in the paper:\nResNet-101, 448 px,\nall images"
-    axes.text(1.02, 0.5, label, transform=axes.transAxes, color=PAPER_COLOR, fontsize=8.5, va="center")
+    axes.text(1.02, 0.5, label, transform=axes.transAxes, color=PALE, fontsize=8.5, va="center")
     axes.set_title(below.get_title(loc="left"))
     below.set_title("")
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="x", length=0, labelbottom=False)
-    axes.tick_params(axis="y", colors=PAPER_COLOR)
+    axes.tick_params(axis="y", colors=PALE)
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     axes.margins(y=0.2)
-
-
-def _add_legend(figure: Figure, axes: Axes) -> None:
-    """Legend above the axes, where it hides nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    if labels:
-        columns = 3 if max(map(len, labels)) < 24 else 2
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), frameon=False)

@@ -20,21 +20,20 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from positively.bench.datasets import Dataset
-from positively.bench.recipes import Recipe
 from positively.bench.results import Cell, Result, read_result, write_result
 from positively.bench.suite import Row, Suite
 from positively.bench.workshop import Workshop
 from positively.data.images import content_hash
-from positively.errors import ConfigError, RunError
+from positively.errors import ConfigError, InterruptedRunError, RunError
 from positively.files import write_json, write_with
 from positively.models import Start
+from positively.recipes import Recipe
 from positively.training.config import NOT_PART_OF_THE_RESULT, TrainConfig
-from positively.training.loop import InterruptedRunError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-STARTS: tuple[Start, ...] = ("usual", "prior")
+STARTS: tuple[Start, ...] = ("default", "prior")
 Candidate = tuple[Start, float]
 RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
 """What a row's start and learning rate are chosen from."""
@@ -98,7 +97,7 @@ class Bench:
         """Starts and rates; what the user or the row fixes is not chosen."""
         fixed_start = self.base.start != "auto" or "start" in row.train or not self.choose
         fixed_rate = self.base.lr is not None or "lr" in row.train or not self.choose
-        own: Start = "prior" if config.start == "prior" else "usual"
+        own: Start = "prior" if config.start == "prior" else "default"
         starts = (own,) if fixed_start else STARTS
         rates = (config.lr or 0.0,) if fixed_rate else RATES[str(config.depth)]
         return tuple(product(starts, rates))

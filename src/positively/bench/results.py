@@ -14,7 +14,7 @@ from positively.errors import RunError
 from positively.files import write_json
 
 MEASURES = ("mAP", "OF1", "CF1", "OF1_half", "CF1_half", "OF1_oracle", "CF1_oracle")
-"""Numbers of a result, as fractions: F1 at thresholds found on training images kept aside, at 0.5, and at the
+"""Numbers of a result, as fractions: F1 at thresholds found on training images held out, at 0.5, and at the
 threshold that is best on the test labels themselves (the paper's way; nobody who uses a model has it)."""
 
 
@@ -57,7 +57,7 @@ class Result:
     test: dict[str, float]
     """The measures on the test table."""
     history: list[dict[str, float]]
-    """One entry an epoch: parts of the loss, and what the images kept aside say."""
+    """One entry an epoch: parts of the loss, and what the images held out say."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The whole configuration."""
     scores: str = ""

@@ -8,10 +8,11 @@ from positively.bench.claims import Claim, claims_table, compare
 from positively.bench.counts import label_counts, table_2
 from positively.bench.datasets import Dataset
 from positively.bench.figures import epoch_curves, imbalance, map_over_noise, map_over_ratio, temperature_curves
-from positively.bench.report import Picture, Section, slug
 from positively.bench.results import Result, select
 from positively.bench.suite import Suite
-from positively.bench.tables import Table, curves, sweep, table_1, table_3
+from positively.bench.tables import curves, sweep, table_1, table_3
+from positively.report.page import Picture, Section, slug
+from positively.report.tables import Table
 
 NOT_MEASURABLE = "not measurable"
 
@@ -83,7 +84,7 @@ def _tables(suite: Suite, results: Sequence[Result], dataset: str, depth: str) -
 
 def _curve_keys(suite: Suite) -> list[tuple[str, str]]:
     if suite.show == "curves":
-        return [("holdout_map", "mAP on training images kept aside")]
+        return [("holdout_map", "mAP on training images held out")]
     return [("spread", "spread of the logits"), ("tau", "τ")] if suite.show == "temperature" else []
 
 

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import yaml
 
-from positively.bench.named import find_file, names_in
-from positively.bench.recipes import Recipe, read_recipe
 from positively.errors import ConfigError
 from positively.methods import METHODS
+from positively.recipes import Recipe, read_recipe
+from positively.recipes.named import find_file, names_in
 from positively.training.config import TrainConfig
 
 FOLDER = Path(__file__).parent / "suites"

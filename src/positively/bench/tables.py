@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from positively.bench.published import DATA, RATIOS, TABLE_1, TABLE_3, Published, differences
 from positively.bench.results import MEASURES, Result, Spread, select
 from positively.bench.series import Axis, Lines, mean_over, of_rows, over_axis, over_epochs, row_names
-from positively.errors import ConfigError, and_more
+from positively.errors import and_more
+from positively.report.tables import Table
 
 NOTHING = "–"
 """What a cell prints that was not measured (yet)."""
@@ -29,7 +26,7 @@ MEASURE_NAMES = {
 """Heads of the columns."""
 
 HISTORY_NAMES = {
-    "holdout_map": "mAP on images kept aside",
+    "holdout_map": "mAP on images held out",
     "spread": "standard deviation of the logits",
     "tau": "temperature τ, mean of the classes",
 }
@@ -37,52 +34,9 @@ HISTORY_NAMES = {
 
 SPREAD_NOTE = "Mean over the seeds ± half the distance between the best and the worst; without ±, one seed."
 THRESHOLD_NOTE = (
-    "OF1 and CF1: at thresholds found on training images kept aside, at 0.5, and (oracle) at the threshold that is "
+    "OF1 and CF1: at thresholds found on training images held out, at 0.5, and (oracle) at the threshold that is "
     "best on the test labels, which nobody who uses a model has."
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text; a row of one cell is a divider across all columns."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    is_text: bool = False
-    """Whether its cells are sentences, which are set to the left and may break."""
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) not in (1, len(self.head)):
-                raise ConfigError(f"{self.title}: a row of {len(row)} cells under {len(self.head)} heads: {row[0]}.")
-
-    def markdown(self) -> str:
-        """As Markdown: title, table, notes."""
-        lines = [tuple(escape_markdown(cell) for cell in self.head)]
-        lines.append((":--", *(":--" if self.is_text else "--:",) * (len(self.head) - 1)))
-        for row in self.rows:
-            cells = [escape_markdown(cell) for cell in row]
-            lines.append(tuple(cells) if len(row) > 1 else (f"**{cells[0]}**", *("",) * (len(self.head) - 1)))
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        notes = "\n".join(f"- {escape_markdown(note)}" for note in self.notes)
-        return f"**{escape_markdown(self.title)}**\n\n{table}\n" + (f"\n{notes}\n" if notes else "")
-
-    def csv(self) -> str:
-        """As CSV: head and rows, a divider as a row of one cell."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.head, *self.rows])
-        return text.getvalue()
-
-
-def escape_markdown(text: str) -> str:
-    r"""Text that Markdown shows as it is.
-
-    >>> print(escape_markdown("PU-MLC* | <b>"))
-    PU-MLC\* \| \<b\>
-    """
-    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def show(value: Spread | float | str | None, percent: bool = True) -> str:

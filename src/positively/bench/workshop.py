@@ -4,7 +4,7 @@ The protocol of a cell, the same for every method:
 
 1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
    that does not use negatives never sees one.
-2. A tenth of the training images is kept aside. Thresholds are found on them with the labels the method may see.
+2. A tenth of the training images is held out. Thresholds are found on them with the labels the method may see.
    Their complete labels serve the curves, which decide nothing.
 3. Nothing is chosen on the test images: no epoch, no threshold, no option.
 """
@@ -22,7 +22,7 @@ import torch
 
 from positively.bench.datasets import Dataset
 from positively.calibration import choose_thresholds
-from positively.data.loading import FeatureRows, Features, Images
+from positively.data.loading import FeatureDataset, FeatureRows, ImageDataset
 from positively.data.transforms import Augment, ImageTransform
 from positively.errors import ConfigError
 from positively.features import extract
@@ -30,14 +30,14 @@ from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.methods import create_method
 from positively.metrics import evaluate, oracle_f1
 from positively.models import Classifier
+from positively.runs.folder import RunFolder
+from positively.runs.scoring import Logits, sigmoid
 from positively.training.auto import resolve
 from positively.training.config import TrainConfig
 from positively.training.fit import build_classifier, hide_labels, start_head
 from positively.training.holdout import holdout_rows
-from positively.training.loop import Loop
-from positively.training.progress import telling
-from positively.training.run_folder import RunFolder
-from positively.training.score import Logits, sigmoid
+from positively.training.progress import log_progress
+from positively.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -79,20 +79,20 @@ class Workshop:
         Args:
             config: From :meth:`configure`.
             test: Whether to score the test images; choices are made without.
-            aside: Share of the training images kept aside; default: the configuration's.
+            aside: Share of the training images held out; default: the configuration's.
             work: Folder for checkpoints, for trainings that are too long to be lost.
         """
         complete = self.dataset.train
         seen = hide_labels(complete, config)
         learning, kept = holdout_rows(len(complete), config.holdout if aside is None else aside, config.seed)
         if not len(kept):
-            raise ConfigError(f"{self.dataset.name} has too few training images to keep some aside.")
+            raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
         table = seen.select(learning)
         if not table.total(POSITIVE):
             raise ConfigError(f"{self.dataset.name}: no positive label is left at {config.known_ratio:g} known.")
         classifier = self._classifier(config, table)
         folder = RunFolder(work) if work else None
-        loop = Loop(
+        loop = Trainer(
             self.fabric,
             config,
             create_method(config.method, **config.options),
@@ -128,16 +128,16 @@ class Workshop:
 
     def _samples(
         self, classifier: Classifier, config: TrainConfig, table: LabelTable, rows: Rows, augment: Augment = "none"
-    ) -> Images | Features:
+    ) -> ImageDataset | FeatureDataset:
         """These rows of the training table, with the labels of ``table``."""
         if config.depth != "finetune":
-            return Features(table, self._kept(classifier, config)[0], rows)
-        return Images(table, replace(self._transform(classifier), augment=augment), config.seed)
+            return FeatureDataset(table, self._kept(classifier, config)[0], rows)
+        return ImageDataset(table, replace(self._transform(classifier), augment=augment), config.seed)
 
-    def _test_samples(self, classifier: Classifier, config: TrainConfig) -> Images | Features:
+    def _test_samples(self, classifier: Classifier, config: TrainConfig) -> ImageDataset | FeatureDataset:
         if config.depth != "finetune":
-            return Features(self.dataset.test, self._kept(classifier, config)[1])
-        return Images(self.dataset.test, self._transform(classifier))
+            return FeatureDataset(self.dataset.test, self._kept(classifier, config)[1])
+        return ImageDataset(self.dataset.test, self._transform(classifier))
 
     def _transform(self, classifier: Classifier) -> ImageTransform:
         return ImageTransform(classifier.backbone.image_size, classifier.backbone.interpolation)
@@ -154,7 +154,7 @@ class Workshop:
         classifier.to(self.fabric.device)
         store = Path(self.base.features) if self.base.features else None
         workers = resolve(self.base, table, self.fabric.device).workers or 0
-        progress = telling(f"{self.dataset.name}, features of {part}", self.speak)
+        progress = log_progress(f"{self.dataset.name}, features of {part}", self.speak)
         return extract(classifier, table, self._transform(classifier), store=store, workers=workers, progress=progress)
 
 

@@ -44,7 +44,7 @@ def parser() -> Parser:
     )
     made.add_argument("--ratios", nargs="+", type=float, default=[], help="known ratios in place of the suite's own")
     made.add_group(BenchOptions)
-    starts = Literal["auto", "usual", "prior"]
+    starts = Literal["auto", "default", "prior"]
     made.add_argument("--start", type=starts, default="auto", help="start of every head; 'auto': chosen")
     made.add_group(ModelOptions)
     made.add_group(LearningOptions, without={"seed"})
@@ -58,10 +58,10 @@ def main(arguments: list[str]) -> int:
     values, recipe = parser().parse_recipe(arguments)
     from positively.bench.datasets import read_dataset
     from positively.bench.grid import Bench
-    from positively.bench.report import write_report
     from positively.bench.sections import labels_section, suite_section
     from positively.bench.suite import read_suite
     from positively.errors import ConfigError
+    from positively.report.page import write_report
     from positively.training.runtime import launch
 
     began, options = time.perf_counter(), take(BenchOptions, values)

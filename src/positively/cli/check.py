@@ -30,12 +30,12 @@ def main(arguments: list[str]) -> int:
 
         print(f"Options of {values.method}: {', '.join(method_options(values.method))}.")
         return 0
-    from positively.training.run_folder import environment
+    from positively.runs.folder import environment
 
-    facts = environment()
-    print(f"Python {facts['python']} on {facts['platform']}, {facts['cores']} cores")
-    print(", ".join(f"{name} {version}" for name, version in facts["packages"].items()))
-    print(f"GPUs: {', '.join(facts['gpus']) or 'none; training takes depth probe unless told otherwise'}")
+    machine = environment()
+    print(f"Python {machine['python']} on {machine['platform']}, {machine['cores']} cores")
+    print(", ".join(f"{name} {version}" for name, version in machine["packages"].items()))
+    print(f"GPUs: {', '.join(machine['gpus']) or 'none; training takes depth probe unless told otherwise'}")
     if values.table is None:
         return 0
 

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     draw(results, figure, out / "scenes")
     print(
         "PU-MLC and unknown-as-negative see the same 30 % of the positive tags and no negative; complete sees all.\n"
-        f"F1 is at each model's own thresholds, found on training scenes kept aside, and at 0.5.\n"
+        f"F1 is at each model's own thresholds, found on training scenes held out, and at 0.5.\n"
         f"Figure: {figure}. Run folders: {out}/*-seed*. Scenes and tags: {out}/scenes.\n"
         f"{time.perf_counter() - began:.0f} seconds. Next: positively train your-tags.csv --images your-photos/"
     )

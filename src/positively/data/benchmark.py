@@ -109,7 +109,7 @@ def _with_unknown_columns(table: LabelTable, columns: npt.NDArray[np.signedinteg
     row = np.zeros((1, len(table.classes)), dtype=np.int8)
     row[0, columns] = UNKNOWN - NEGATIVE
     every = sparse.csr_array(np.ones((len(table), 1), dtype=np.int8)) @ sparse.csr_array(row)
-    return replace(table, exceptions=sparse.csr_array(table.exceptions + every))
+    return replace(table, offsets=sparse.csr_array(table.offsets + every))
 
 
 def read_file(file: Path, fix: str) -> str:

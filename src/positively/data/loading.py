@@ -34,7 +34,7 @@ class Batch:
     rows: Tensor
 
 
-class BatchOrder:
+class TrainBatchSampler:
     """Rows of every batch of an epoch, as this process sees them.
 
     The order is shuffled anew each epoch. Batches are full: the class statistics of a PU loss are taken over them; the
@@ -61,7 +61,7 @@ class BatchOrder:
             yield [(self.epoch, int(row)) for row in order[start : start + self.share]]
 
 
-class InOrder:
+class SequentialBatchSampler:
     """Every ``world``-th row from ``rank`` on, each exactly once: for scoring."""
 
     def __init__(self, rows: int, batch_size: int, rank: int = 0, world: int = 1) -> None:
@@ -75,7 +75,7 @@ class InOrder:
             yield [(-1, row) for row in self.rows[start : start + self.batch_size]]
 
 
-class Images(Dataset[Any]):
+class ImageDataset(Dataset[Any]):
     """Images of a table, read when asked for; augmented unless the epoch is −1."""
 
     def __init__(self, table: LabelTable, transform: ImageTransform, seed: int = 0) -> None:
@@ -113,7 +113,7 @@ class FeatureRows(Protocol):
     def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]: ...
 
 
-class Features(Dataset[Any]):
+class FeatureDataset(Dataset[Any]):
     """Features of a table's images, kept in memory or mapped from disk.
 
     ``places`` says which row of the features belongs to each image of the table, if not the same one.
@@ -138,13 +138,15 @@ class Features(Dataset[Any]):
         return Batch(inputs, torch.from_numpy(states), torch.tensor(rows))
 
 
-def load(samples: Images | Features, order: BatchOrder | InOrder, workers: int = 0) -> Iterator[Batch]:
+def make_loader(
+    samples: ImageDataset | FeatureDataset, order: TrainBatchSampler | SequentialBatchSampler, workers: int = 0
+) -> Iterator[Batch]:
     """Batches of ``samples`` in ``order``; ``workers`` processes read ahead."""
     loader: DataLoader[Any] = DataLoader(
         samples,
         batch_sampler=order,
         collate_fn=lambda batch: batch,
-        num_workers=workers if isinstance(samples, Images) else 0,
+        num_workers=workers if isinstance(samples, ImageDataset) else 0,
         pin_memory=torch.cuda.is_available(),
     )
     for batch in loader:

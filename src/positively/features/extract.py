@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from positively.data.loading import FeatureRows, Images, InOrder, load
+from positively.data.loading import FeatureRows, ImageDataset, SequentialBatchSampler, make_loader
 from positively.data.overlap import image_hashes
 from positively.data.transforms import ImageTransform
 from positively.features.store import FeatureStore, default_store, fingerprint
@@ -43,12 +43,12 @@ def extract(
     missing = kept.missing(hashes)
     first_rows = {name: row for row, name in reversed(list(enumerate(hashes)))}
     todo = np.array(sorted(first_rows[name] for name in missing), dtype=np.int64)
-    plain = Images(table.select(todo), ImageTransform(transform.size, transform.interpolation))
+    plain = ImageDataset(table.select(todo), ImageTransform(transform.size, transform.interpolation))
     device = next(classifier.parameters()).device
     classifier.eval()
     parts: list[npt.NDArray[Any]] = []
     written = done = 0
-    for batch in load(plain, InOrder(len(todo), batch_size), workers) if len(todo) else ():
+    for batch in make_loader(plain, SequentialBatchSampler(len(todo), batch_size), workers) if len(todo) else ():
         features = classifier.features(batch.inputs.to(device)).cpu()
         parts.append((features.half() if features.ndim == 4 else features.float()).numpy())
         if not done:

@@ -12,7 +12,7 @@ from positively.errors import ConfigError, LabelError
 ClassReduction = Literal["sum", "mean"]
 
 
-def prepare(logits: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+def check_inputs(logits: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
     """Check shapes, and bring half-precision logits to float32: every loss is computed in float32 or better."""
     if logits.ndim != 2 or logits.shape != states.shape:
         raise LabelError(

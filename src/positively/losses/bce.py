@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from positively.losses.base import ClassReduction, LossModule, prepare
+from positively.losses.base import ClassReduction, LossModule, check_inputs
 from positively.losses.statistics import Statistics, batch_sum
 
 
@@ -25,7 +25,7 @@ def bce(
         class_reduction: "mean" over the known labels, or "sum": the same times the number of classes.
         statistics: "global" over all processes, or "local" to each.
     """
-    logits, states = prepare(logits, states)
+    logits, states = check_inputs(logits, states)
     known = (states != 0).to(logits.dtype)
     # softplus(−s) = −log σ(s) for a positive, softplus(s) = −log(1 − σ(s)) for a negative.
     per_label = softplus(-logits * states) * known

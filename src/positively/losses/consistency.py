@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from positively.losses.base import ClassReduction, prepare, reduce_classes
+from positively.losses.base import ClassReduction, check_inputs, reduce_classes
 from positively.losses.statistics import Statistics, batch_mean
 
 
 def mixup_targets(logits: Tensor, states: Tensor) -> Tensor:
     """Log-target log φ of each image and class: 0 (probability 1) where known positive, else log σ(s): N×C → N×C."""
-    logits, states = prepare(logits, states)
+    logits, states = check_inputs(logits, states)
     return logsigmoid(logits).masked_fill(states == 1, 0.0)
 
 
@@ -39,7 +39,7 @@ def mixup_consistency(
         class_reduction: "sum" over classes or "mean".
         statistics: "global" over all processes, or "local" to each.
     """
-    mixed_logits, _ = prepare(mixed_logits, first_targets)
+    mixed_logits, _ = check_inputs(mixed_logits, first_targets)
     share = min(max(share, 1e-6), 1 - 1e-6)
     blended = torch.logaddexp(first_targets + math.log(share), second_targets + math.log1p(-share))
     difference = blended - logsigmoid(mixed_logits)

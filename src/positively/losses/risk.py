@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from positively.losses.base import ClassReduction, LossModule, prepare, reduce_classes
+from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
 from positively.losses.statistics import Statistics, batch_mean, batch_sum
 
 Surrogate = Literal["sigmoid", "logistic"]
@@ -46,7 +46,7 @@ def upu(
         class_reduction: "sum" over classes or "mean".
         statistics: "global" over all processes, or "local" to each.
     """
-    logits, states = prepare(logits, states)
+    logits, states = check_inputs(logits, states)
     positive_risk, negative_risk = _risks(logits, states, prior, surrogate, statistics)
     return reduce_classes(positive_risk + negative_risk, class_reduction)
 
@@ -67,7 +67,7 @@ def nnpu(
     Where a class's negative risk falls below −β the value is π E_P[l(s)] − β, while the gradient is that of
     −``correction`` × the negative risk: it walks back from the overfit. Options as in :func:`upu`.
     """
-    logits, states = prepare(logits, states)
+    logits, states = check_inputs(logits, states)
     positive_risk, negative_risk = _risks(logits, states, prior, surrogate, statistics)
     walk_back = -correction * negative_risk
     corrected = (positive_risk - beta).detach() + walk_back - walk_back.detach()

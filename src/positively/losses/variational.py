@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from positively.losses.base import ClassReduction, LossModule, prepare, reduce_classes
+from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
 from positively.losses.statistics import Statistics, batch_log_mean_exp, batch_mean, batch_std, batch_sum
 
 
@@ -84,7 +84,7 @@ def pu_mlc(
     >>> round(pu_mlc(logits, states, gamma=0.0, tau=1.0).item(), 4)
     -0.9526
     """
-    logits, states = prepare(logits, states)
+    logits, states = check_inputs(logits, states)
     positive = states == 1
 
     temperature: Tensor | float = tau if tau is not None else 1.0

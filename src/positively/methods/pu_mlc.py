@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from positively.losses import PUMLC, adaptive_temperature, mixup_consistency, mixup_targets
-from positively.methods.base import Draw, Method
+from positively.methods.base import Method, StepContext
 
 
 class VariationalMethod(Method):
@@ -28,7 +28,7 @@ class VariationalMethod(Method):
         super().__init__(loss, **options)
         self.mixup, self.mixup_beta = mixup, mixup_beta
 
-    def step(self, network: nn.Module, inputs: Tensor, states: Tensor, draw: Draw) -> dict[str, Tensor]:
+    def training_step(self, network: nn.Module, inputs: Tensor, states: Tensor, draw: StepContext) -> dict[str, Tensor]:
         """Variational and consistency part of one step."""
         if not self.mixup:
             return {"variational": self.loss(network(inputs), states)}
@@ -48,10 +48,10 @@ class VariationalMethod(Method):
         )
         return {"variational": self.loss(plain, states), "consistency": self.mixup * consistency}
 
-    def observe(self, logits: Tensor) -> dict[str, float]:
+    def validation_metrics(self, logits: Tensor) -> dict[str, float]:
         """Mean spread of the classes' logits and, where the temperature adapts, its mean over the classes."""
         given = self.loss.given()
-        seen = super().observe(logits)
+        seen = super().validation_metrics(logits)
         if isinstance(self.loss, PUMLC) and given.get("tau") is None:
             options = {name: given[name] for name in ("alpha", "tau_min", "std") if name in given}
             seen["tau"] = adaptive_temperature(logits, statistics="local", **options).mean().item()

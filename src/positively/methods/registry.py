@@ -21,7 +21,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "assume-negative": partial(Method, "assume-negative"),
 }
 
-# What suits a head on kept features, found on training images of COCO kept aside (docs/measurements.md): equation 10
+# What suits a head on kept features, found on training images of COCO held out (docs/measurements.md): equation 10
 # divides the level of the logits as well as their spread, which undoes a start at the class frequencies.
 _PROBE_OPTIONS: dict[str, dict[str, Any]] = {"pu-mlc": {"gamma": 0.2, "tau": 1.0}}
 
@@ -39,7 +39,7 @@ def fitting_options(name: str, depth: Depth, given: dict[str, Any]) -> dict[str,
 
 def default_start(depth: Depth) -> Start:
     """How a head starts at this depth: where only it learns, at the class frequencies."""
-    return "prior" if depth == "probe" else "usual"
+    return "prior" if depth == "probe" else "default"
 
 
 def method_options(name: str) -> list[str]:

@@ -12,10 +12,10 @@ from positively.errors import ConfigError
 from positively.models.backbones import Backbone, create_backbone
 from positively.models.chain import split_backbone
 from positively.models.freezing import (
-    freeze_batchnorm_statistics,
+    eval_batchnorm,
+    eval_frozen_modules,
     freeze_stages,
     names_of_last_stages,
-    rest_frozen_modules,
 )
 from positively.models.heads import Head, Pooling, create_head
 from positively.models.lgconv import add_lgconv
@@ -24,34 +24,34 @@ Depth = Literal["probe", "tail", "finetune"]
 """How much of the network learns: the head, the last stages with it, or (some of) the whole network."""
 
 
-class _Resting(nn.Module):
+class FrozenModulesMixin(nn.Module):
     """A network of which the frozen parts stay in eval mode while it trains."""
 
-    frozen_statistics: bool
+    freeze_batchnorm: bool
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, except for what is frozen."""
         super().train(mode)
         if mode:
-            rest_frozen_modules(self)
-            if self.frozen_statistics:
-                freeze_batchnorm_statistics(self)
+            eval_frozen_modules(self)
+            if self.freeze_batchnorm:
+                eval_batchnorm(self)
         return self
 
 
-class Classifier(_Resting):
+class Classifier(FrozenModulesMixin):
     """A backbone and a head.
 
     Shapes: input B×3×H×W pixels, as bytes or as numbers in [0, 1]; output B×classes logits. The classifier normalises
     by itself, with ``backbone.mean`` and ``backbone.std``, so that nobody can forget it (``backbone`` alone does not).
 
     At depths 'probe' and 'tail' it has two parts: ``features(images)`` is what never changes and can be kept on disk,
-    ``learner`` leads from there to the logits.
+    ``trainable`` leads from there to the logits.
 
     Args:
         backbone: Images to feature map. If nothing in it learns it stays in eval mode and keeps no graph.
         head: Feature map to logits.
-        frozen_statistics: Keep every BatchNorm in eval mode while training, as the paper's code does.
+        freeze_batchnorm: Keep every BatchNorm in eval mode while training, as the paper's code does.
         depth: Which part learns.
         learn_stages: At depth 'tail', how many of the last stages.
     """
@@ -63,18 +63,18 @@ class Classifier(_Resting):
         self,
         backbone: Backbone,
         head: Head,
-        frozen_statistics: bool = False,
+        freeze_batchnorm: bool = False,
         depth: Depth = "finetune",
         learn_stages: int = 1,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
-        self.frozen_statistics = frozen_statistics
+        self.freeze_batchnorm = freeze_batchnorm
         self.depth: Depth = depth
         # In a tuple, so that torch does not count the modules of the backbone a second time.
         self._halves = split_backbone(backbone, learn_stages) if depth == "tail" else None
-        self._kept_as = f"stage -{learn_stages}" if depth == "tail" else head.keeps
+        self._kept_as = f"stage -{learn_stages}" if depth == "tail" else head.feature_key
         # Not in the state dict: they are facts of the backbone, and only have to follow it to its device.
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
@@ -91,7 +91,7 @@ class Classifier(_Resting):
         return logits
 
     def features(self, images: Tensor) -> Tensor:
-        """Return what can be kept of images; ``learner(features)`` gives the logits of ``forward``.
+        """Return what can be kept of images; ``trainable(features)`` gives the logits of ``forward``.
 
         At depth 'tail' that is the map B×C×H×W before the stages that learn, otherwise what the head needs of the last
         map (B×C for the linear head).
@@ -102,10 +102,10 @@ class Classifier(_Resting):
         return features
 
     @cached_property
-    def learner(self) -> nn.Module:
+    def trainable(self) -> nn.Module:
         """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'."""
         if self._halves is not None:
-            return Tail(self.backbone, self._halves[1], self.head, self.frozen_statistics)
+            return Tail(self.backbone, self._halves[1], self.head, self.freeze_batchnorm)
         return self.head if self.depth == "probe" else self
 
     @property
@@ -123,14 +123,14 @@ class Classifier(_Resting):
         return feature_map
 
 
-class Tail(_Resting):
+class Tail(FrozenModulesMixin):
     """The last stages of a backbone and a head: kept features B×C×H×W → logits B×classes."""
 
-    def __init__(self, backbone: Backbone, stages: nn.Sequential, head: Head, frozen_statistics: bool) -> None:
+    def __init__(self, backbone: Backbone, stages: nn.Sequential, head: Head, freeze_batchnorm: bool) -> None:
         super().__init__()
         self.stages = stages
         self.head = head
-        self.frozen_statistics = frozen_statistics
+        self.freeze_batchnorm = freeze_batchnorm
         self._as_map = backbone.as_map
         self.train(head.training)
 
@@ -149,7 +149,7 @@ def create_classifier(
     pooling: Pooling = "average",
     lgconv: bool = False,
     learn_stages: int | None = None,
-    frozen_statistics: bool = False,
+    freeze_batchnorm: bool = False,
     depth: Depth = "finetune",
     head_options: dict[str, Any] | None = None,
 ) -> Classifier:
@@ -164,7 +164,7 @@ def create_classifier(
         pooling: How the head pools the map: ``"average"``, ``"max"`` or ``"mix"``.
         lgconv: Whether to add the paper's global branches; at depth 'tail' only to the stages that learn.
         learn_stages: How many of the last stages of the backbone learn; ``None`` is all (one at depth 'tail'), 0 none.
-        frozen_statistics: Whether BatchNorm statistics stay as they are.
+        freeze_batchnorm: Whether BatchNorm statistics stay as they are.
         depth: Which part learns; 'probe' freezes the backbone, 'tail' keeps the features before the last stages.
         head_options: Options of the head beside its pooling.
 
@@ -185,4 +185,4 @@ def create_classifier(
         add_lgconv(body.network, under=under)
     freeze_stages(body, learn_stages)
     made = create_head(head, body.channels, classes, pooling=pooling, **(head_options or {}))
-    return Classifier(body, made, frozen_statistics, depth, 1 if learn_stages is None else learn_stages)
+    return Classifier(body, made, freeze_batchnorm, depth, 1 if learn_stages is None else learn_stages)

@@ -82,14 +82,14 @@ def names_of_last_stages(backbone: Backbone, count: int) -> list[str]:
     ]
 
 
-def freeze_batchnorm_statistics(model: nn.Module) -> None:
+def eval_batchnorm(model: nn.Module) -> None:
     """Put every BatchNorm in eval mode: its statistics stay as they are, its weight and bias still learn."""
     for module in model.modules():
         if isinstance(module, _BatchNorm):
             module.eval()
 
 
-def rest_frozen_modules(model: nn.Module) -> None:
+def eval_frozen_modules(model: nn.Module) -> None:
     """Put every module that has parameters, none of which learn, in eval mode: no new statistics, no dropout."""
     for module in model.modules():
         parameters = list(module.parameters())

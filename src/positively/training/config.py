@@ -49,8 +49,8 @@ class MethodOptions:
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
-    start: Literal["auto", "usual", "prior"] = "auto"
-    """Start of the head: random weights ('usual'), or zero weights with biases at the class frequencies ('prior')."""
+    start: Literal["auto", "default", "prior"] = "auto"
+    """Start of the head: random weights ('default'), or zero weights with biases at the class frequencies ('prior')."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class LearningOptions:
     augment: Literal["auto", "none", "flip", "crop"] = "auto"
     """Random changes of training images: 'flip', 'crop' (the paper's: five crop sizes, and flip), or 'none'."""
     holdout: float = 0.1
-    """Share of the training images kept aside to find thresholds and watch progress (a 'val' split is used first)."""
+    """Share of the training images held out to find thresholds and watch progress (a 'val' split is used first)."""
     seed: int = 0
     """Seed of everything random."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from positively.calibration import choose_thresholds
-from positively.data.loading import Features, Images
+from positively.data.loading import FeatureDataset, ImageDataset
 from positively.data.overlap import image_hashes
 from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, RunError, TableError
@@ -19,15 +20,15 @@ from positively.features import extract
 from positively.labels import POSITIVE, LabelTable
 from positively.methods import Method, create_method
 from positively.models import Classifier, Start, create_classifier, read_word_vectors
+from positively.runs.folder import RunFolder
+from positively.runs.saving import save_model, write_card
+from positively.runs.scoring import sigmoid
 from positively.training.auto import choices, resolve
 from positively.training.config import TrainConfig
 from positively.training.holdout import split_holdout
-from positively.training.loop import Loop
-from positively.training.progress import telling
-from positively.training.run_folder import RunFolder
+from positively.training.progress import log_progress
 from positively.training.runtime import launch
-from positively.training.saving import save_model, write_card
-from positively.training.score import sigmoid
+from positively.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -66,11 +67,11 @@ def train(
 
     classifier = build_classifier(config, learning, backbone)
     samples, samples_aside = _samples(config, classifier, learning, aside, fabric, speak)
-    loop = Loop(fabric, config, method, classifier, samples, samples_aside, folder)
+    loop = Trainer(fabric, config, method, classifier, samples, samples_aside, folder)
     loop.restore(speak)
     # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
     if fabric.is_global_zero and not (config.resume == "auto" and folder.checkpoint.exists()):
-        folder.write_config(config, reading or {})
+        folder.write_config({**(reading or {}), **asdict(config)})
     loop.run()
     if fabric.is_global_zero:
         hashes = image_hashes(learning), image_hashes(aside)
@@ -84,8 +85,8 @@ def train(
     if fabric.is_global_zero:
         folder.write_thresholds(table.classes, choose_thresholds(sigmoid(logits), judged.table.states()))
         labels = f"{learning.total(POSITIVE):,} positive labels of {len(table.classes)} classes"
-        write_card(folder, config, f"{len(learning):,} images with {labels}", loop.history)
-        save_model(folder, classifier, table.classes, config)
+        write_card(folder, asdict(config), f"{len(learning):,} images with {labels}", loop.history)
+        save_model(folder, classifier, table.classes, asdict(config))
         speak(f"The run is in {folder.path}.")
     fabric.barrier()
     return folder.path
@@ -108,7 +109,7 @@ def _folder(config: TrainConfig, name: str, fabric: Fabric) -> RunFolder:
 def _tables(
     table: LabelTable, config: TrainConfig, method: Method, speak: Callable[[str], None]
 ) -> tuple[LabelTable, LabelTable]:
-    """Hide what the experiment hides, and keep a part aside."""
+    """Hide what the experiment hides, and hold a part out."""
     table = hide_labels(table, config)
     if method.uses_negatives and not table.has_negatives:
         raise ConfigError(
@@ -122,10 +123,10 @@ def _tables(
         raise TableError(f"{table.source}: none of the {len(learning)} training images carries a tag.")
     speak(
         f"Learning from {len(learning):,} images, {learning.total(POSITIVE):,} positive labels; "
-        f"{len(aside):,} images kept aside."
+        f"{len(aside):,} images held out."
     )
     if len(aside):
-        speak("Watch holdout_pu, on the images kept aside: lower is better. A PU loss itself is often negative.")
+        speak("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")
     return learning, aside
 
 
@@ -160,7 +161,7 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
         pooling=config.pooling,
         lgconv=config.lgconv,
         learn_stages=config.learn_stages,
-        frozen_statistics=bool(config.freeze_batchnorm),
+        freeze_batchnorm=bool(config.freeze_batchnorm),
         depth="finetune" if config.depth == "auto" else config.depth,
     )
     start_head(classifier, config, table)
@@ -178,9 +179,9 @@ def _head_options(config: TrainConfig) -> dict[str, Any]:
 
 def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:
     """Set the head to where training begins; random weights come from torch's generator as it stands."""
-    start: Start = "prior" if config.start == "prior" else "usual"
+    start: Start = "prior" if config.start == "prior" else "default"
     classifier.head.start(start, torch.from_numpy(table.frequencies()))
-    classifier.head.prepare(table)
+    classifier.head.setup(table)
 
 
 def _samples(
@@ -190,23 +191,25 @@ def _samples(
     aside: LabelTable,
     fabric: Fabric,
     speak: Callable[[str], None],
-) -> tuple[Images | Features, Images | Features]:
+) -> tuple[ImageDataset | FeatureDataset, ImageDataset | FeatureDataset]:
     """What the learner sees: images, or the kept features of what stays as it is."""
     backbone = classifier.backbone
     augment = "none" if config.augment == "auto" else config.augment
     if config.depth == "finetune":
         learn = ImageTransform(backbone.image_size, backbone.interpolation, augment)
         plain = ImageTransform(backbone.image_size, backbone.interpolation)
-        return Images(learning, learn, config.seed), Images(aside, plain)
+        return ImageDataset(learning, learn, config.seed), ImageDataset(aside, plain)
 
     transform = ImageTransform(backbone.image_size, backbone.interpolation)
     store = Path(config.features) if config.features else None
-    progress = telling("Features", speak)
+    progress = log_progress("Features", speak)
     classifier.to(fabric.device)
 
-    def features(part: LabelTable) -> Features:
+    def features(part: LabelTable) -> FeatureDataset:
         workers = config.workers or 0
-        return Features(part, extract(classifier, part, transform, store=store, workers=workers, progress=progress))
+        return FeatureDataset(
+            part, extract(classifier, part, transform, store=store, workers=workers, progress=progress)
+        )
 
     # The first process computes what is missing, the others wait and find it on disk.
     if not fabric.is_global_zero:

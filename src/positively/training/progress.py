@@ -73,7 +73,7 @@ class TrainingProgress:
             print(line, file=sys.stderr, flush=True)
 
 
-def telling(what: str, speak: Callable[[str], None], seconds: float = 10.0) -> Callable[[int, int], None]:
+def log_progress(what: str, speak: Callable[[str], None], seconds: float = 10.0) -> Callable[[int, int], None]:
     """A function to be told how many of how many are done; it says so every few seconds, and at the end."""
     last = time.perf_counter()
 

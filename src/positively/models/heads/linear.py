@@ -25,10 +25,10 @@ class LinearHead(Head):
             raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
         self.pooling = pooling
         self.linear = nn.Linear(channels, classes)
-        self.start("usual")
+        self.start("default")
 
     @property
-    def keeps(self) -> str:
+    def feature_key(self) -> str:
         """Features pooled in this way."""
         return self.pooling
 
@@ -47,7 +47,7 @@ class LinearHead(Head):
             return feature_map.amax((2, 3))
         return (feature_map.mean((2, 3)) + feature_map.amax((2, 3))) / 2
 
-    def redraw(self) -> None:
+    def reset_parameters(self) -> None:
         """Torch's own draw of the weights."""
         self.linear.reset_parameters()
 

@@ -101,7 +101,7 @@ class SemanticGraphHead(Head):
     Maps of 14 positions a side or more are averaged 2×2, again and again until a side is below 14 (448 px on a ResNet:
     14×14 → 7×7), so that a map that was averaged before and kept on disk is never averaged twice.
 
-    The BatchNorm behind the first convolution follows ``frozen_statistics`` of the classifier: frozen, it is a scale
+    The BatchNorm behind the first convolution follows ``freeze_batchnorm`` of the classifier: frozen, it is a scale
     and a bias, as in the reference. At depth 'probe', where the head learns alone, it always takes statistics.
 
     Args:
@@ -140,10 +140,10 @@ class SemanticGraphHead(Head):
         # Row c is the classifier of class c, and sees the feature of class c alone.
         self.classifiers = nn.Linear(WIDTH, classes)
         self.register_buffer("adjacency", torch.eye(classes))
-        self.start("usual")
+        self.start("default")
 
     @property
-    def keeps(self) -> str:
+    def feature_key(self) -> str:
         """The whole map, averaged where it is large."""
         return f"map below {LARGE_SIDE}"
 
@@ -158,7 +158,7 @@ class SemanticGraphHead(Head):
             feature_map = F.avg_pool2d(feature_map, 2, ceil_mode=True)  # ceil: the edge of an odd map is not lost
         return feature_map
 
-    def redraw(self) -> None:
+    def reset_parameters(self) -> None:
         """Torch's own draw of every layer, and of the word vectors if they learn."""
         if isinstance(self.word_vectors, nn.Parameter):
             nn.init.normal_(self.word_vectors, std=_LEARNED_VECTOR_SPREAD)
@@ -167,7 +167,7 @@ class SemanticGraphHead(Head):
                 module.reset_parameters()
 
     @torch.no_grad()
-    def prepare(self, table: LabelTable) -> None:
+    def setup(self, table: LabelTable) -> None:
         """Make the graph of the known positives: A_ij = #(i and j) / #(i), with 1 on the diagonal.
 
         The row of a class without a known positive is zero but for the diagonal. (The reference divides 0 by 0 there,

@@ -1,4 +1,4 @@
-"""A bench as pages: report.md, one self-contained report.html, a CSV a table, and the figures."""
+"""A report as pages: report.md, one self-contained report.html, a CSV a table, and the figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from positively.bench.figures import INK, save_figure, svg_text
-from positively.bench.tables import Table, escape_markdown
 from positively.errors import ConfigError
 from positively.files import write_text
+from positively.report.figures import INK, save_figure, svg_text
+from positively.report.tables import Table, escape_markdown
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Section:
 
 
 def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench", lead: str = "") -> Path:
-    """Write the report of a bench; the same sections give the same bytes.
+    """Write a report; the same sections give the same bytes.
 
     Args:
         folder: Where report.md, report.html, the tables (CSV) and the figures (SVG and PNG) go.
@@ -66,7 +66,7 @@ def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench"
             save_figure(picture.figure, folder / picture.name)
     write_text(folder / "report.md", _markdown(sections, title, lead))
     environment = Environment(
-        loader=PackageLoader("positively.bench"),
+        loader=PackageLoader("positively.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from positively.bench.named import find_file, names_in
 from positively.errors import ConfigError
+from positively.recipes.named import find_file, names_in
 from positively.training.config import TrainConfig
 
-FOLDER = Path(__file__).parent / "recipes"
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from positively.data.loading import Features, Images, InOrder, load
+from positively.data.loading import FeatureDataset, ImageDataset, SequentialBatchSampler, make_loader
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -29,7 +29,7 @@ def sigmoid(logits: Logits) -> npt.NDArray[np.float64]:
 @torch.inference_mode()
 def score(
     network: nn.Module,
-    samples: Images | Features,
+    samples: ImageDataset | FeatureDataset,
     *,
     fabric: Fabric | None = None,
     device: torch.device | str = "cpu",
@@ -47,7 +47,7 @@ def score(
     was_training = network.training
     network.eval()
     rows, logits = [], []
-    for batch in load(samples, InOrder(len(samples), batch_size, rank, world), workers):
+    for batch in make_loader(samples, SequentialBatchSampler(len(samples), batch_size, rank, world), workers):
         logits.append(network(batch.inputs.to(device)).float())
         rows.append(batch.rows)
         if progress:

@@ -10,31 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from positively.data.loading import Batch, BatchOrder, Features, Images, load
-from positively.errors import PositivelyError, RunError
-from positively.methods import Draw, Method
+from positively.data.loading import Batch, FeatureDataset, ImageDataset, TrainBatchSampler, make_loader
+from positively.errors import InterruptedRunError, RunError
+from positively.methods import Method, StepContext
 from positively.models import Classifier
+from positively.runs.folder import RunFolder
+from positively.runs.scoring import Logits, score
 from positively.training.config import NOT_PART_OF_THE_RESULT, TrainConfig
 from positively.training.ema import Ema
 from positively.training.holdout import criteria
 from positively.training.optimizer import make_optimizer, make_schedule
 from positively.training.progress import TrainingProgress, describe
-from positively.training.run_folder import RunFolder
 from positively.training.runtime import Interruption, double_outputs, seed_torch
-from positively.training.score import Logits, score
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-class InterruptedRunError(PositivelyError):
-    """The run was asked to stop, and left a checkpoint."""
-
-
-class Loop:
+class Trainer:
     """One training under way.
 
-    What learns is the classifier's ``learner``, ``samples`` are features or images accordingly. All that a checkpoint
+    What learns is the classifier's ``trainable``, ``samples`` are features or images accordingly. All that a checkpoint
     has to hold is in :meth:`state`; every random draw is a function of the seed, the epoch and the step, so there is no
     generator to save. Without a ``folder`` nothing is saved on the way.
     """
@@ -45,28 +41,28 @@ class Loop:
         config: TrainConfig,
         method: Method,
         classifier: Classifier,
-        samples: Images | Features,
-        aside: Images | Features,
+        samples: ImageDataset | FeatureDataset,
+        aside: ImageDataset | FeatureDataset,
         folder: RunFolder | None = None,
         visible: bool = True,
     ) -> None:
         self.fabric, self.config, self.folder = fabric, config, folder
         self.samples, self.aside = samples, aside
         self.workers = config.workers or 0
-        method.prepare(samples.table)
+        method.setup(samples.table)
         self.method = method.to(fabric.device)
-        self.learner = classifier.learner
+        self.trainable = classifier.trainable
         self.visible = visible and fabric.is_global_zero
-        self.order = BatchOrder(
+        self.order = TrainBatchSampler(
             len(samples), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
         )
         self.steps = len(self.order)
         epochs = config.epochs or 1
         self.stop = min(config.stop_epoch or epochs, epochs)
-        optimizer = make_optimizer(self.learner, config)
+        optimizer = make_optimizer(self.trainable, config)
         self.schedule = make_schedule(optimizer, config, epochs * self.steps)
-        self.network, self.optimizer = fabric.setup(self.learner, optimizer)
-        self.ema = Ema(self.learner, config.ema) if config.ema else None
+        self.network, self.optimizer = fabric.setup(self.trainable, optimizer)
+        self.ema = Ema(self.trainable, config.ema) if config.ema else None
         self.epoch, self.step, self.rate = 0, 0, 0.0
         self.sums: dict[str, torch.Tensor] = {}
         self.history: list[dict[str, float]] = []
@@ -80,7 +76,7 @@ class Loop:
         with Interruption() as interruption, progress, double_outputs(self.config.precision == "64-true"):
             while self.epoch < self.stop:
                 self.order.epoch, self.order.skip = self.epoch, self.step
-                for batch in load(self.samples, self.order, self.workers):
+                for batch in make_loader(self.samples, self.order, self.workers):
                     self._learn(batch)
                     progress.step(self.order.batch_size)
                     if progress.is_due():
@@ -98,17 +94,17 @@ class Loop:
                 self._close_epoch(progress)
                 saved = time.monotonic()
         if self.ema:
-            self.ema.swap(self.learner)
+            self.ema.swap(self.trainable)
 
     def _learn(self, batch: Batch) -> None:
         """One step."""
-        draw = Draw(self.config.seed, self.epoch, self.step)
+        draw = StepContext(self.config.seed, self.epoch, self.step)
         self.rate = float(self.schedule.get_last_lr()[0])
         # Dropout and its like: also a function of the step alone, but another on each process.
         seed_torch(int(draw.generator().integers(2**31)) + self.fabric.global_rank)
         device = self.fabric.device
         inputs, states = batch.inputs.to(device), batch.states.to(device)
-        parts = self.method.step(self.network, inputs, states, draw)
+        parts = self.method.training_step(self.network, inputs, states, draw)
         self.fabric.backward(torch.stack(list(parts.values())).sum())
         if self.config.clip_norm:
             self.fabric.clip_gradients(self.network, self.optimizer, max_norm=self.config.clip_norm)
@@ -116,7 +112,7 @@ class Loop:
         self.optimizer.zero_grad()
         self.schedule.step()
         if self.ema:
-            self.ema.update(self.learner)
+            self.ema.update(self.trainable)
         for name, value in parts.items():
             self.sums[name] = self.sums.get(name, 0.0) + value.detach()
         self.step += 1
@@ -132,7 +128,9 @@ class Loop:
         judged: dict[str, float] = {}
         if len(self.aside):
             logits = self.score(self.aside, averaged=True)
-            judged = criteria(logits, self.aside.table.states()) | self.method.observe(torch.from_numpy(logits))
+            judged = criteria(logits, self.aside.table.states()) | self.method.validation_metrics(
+                torch.from_numpy(logits)
+            )
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
         self.history.append({"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed})
@@ -145,15 +143,15 @@ class Loop:
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}
 
-    def score(self, samples: Images | Features, averaged: bool = False) -> Logits:
+    def score(self, samples: ImageDataset | FeatureDataset, averaged: bool = False) -> Logits:
         """Logits of samples, by the averaged weights if asked for (and if there are any)."""
         if averaged and self.ema:
-            self.ema.swap(self.learner)
+            self.ema.swap(self.trainable)
         logits = score(
             self.network, samples, fabric=self.fabric, batch_size=self.order.batch_size, workers=self.workers
         )
         if averaged and self.ema:
-            self.ema.swap(self.learner)
+            self.ema.swap(self.trainable)
         return logits
 
     def state(self) -> dict[str, Any]:
@@ -163,7 +161,7 @@ class Loop:
             "step": self.step,
             "sums": self.sums,
             "history": self.history,
-            "learner": self.learner.state_dict(),
+            "trainable": self.trainable.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "ema": self.ema.state_dict() if self.ema else None,
@@ -197,7 +195,7 @@ class Loop:
             )
         self.epoch, self.step = saved["epoch"], saved["step"]
         self.sums, self.history = saved["sums"], saved["history"]
-        self.learner.load_state_dict(saved["learner"])
+        self.trainable.load_state_dict(saved["trainable"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.schedule.load_state_dict(saved["schedule"])
         self.fabric.strategy.precision.load_state_dict(saved["precision"])

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from pickle import UnpicklingError
@@ -21,7 +21,6 @@ import yaml
 
 from positively.errors import RunError
 from positively.files import write_json, write_text, write_with
-from positively.training.config import TrainConfig
 
 FORMAT = 1
 """Version of the run folder's layout, for the reader that comes after us."""
@@ -66,10 +65,10 @@ class RunFolder:
         """Whether the run has a model to use."""
         return self.weights.exists() and self.model.exists() and self.thresholds.exists()
 
-    def write_config(self, config: TrainConfig, reading: dict[str, Any]) -> None:
+    def write_config(self, settings: Mapping[str, Any]) -> None:
         """Write the whole effective configuration, as ``--config`` takes it, and what it ran on."""
-        settings = {**reading, **asdict(config), "out": str(self.path)}
-        write_text(self.config, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+        text = yaml.safe_dump({**settings, "out": str(self.path)}, sort_keys=False, allow_unicode=True)
+        write_text(self.config, text)
         write_json(self.environment, environment())
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:

@@ -1,0 +1,104 @@
+"""The processes of a training: who this one is, and how all of them agree. Alone, everything here does nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+# One exchange may wait for the slowest process: a checkpoint to a slow disk, a segment of features.
+_PATIENCE = timedelta(hours=2)
+
+
+def is_distributed() -> bool:
+    """Whether there is more than one process."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def rank() -> int:
+    """Number of this process, from 0."""
+    return dist.get_rank() if is_distributed() else 0
+
+
+def world_size() -> int:
+    """Number of processes."""
+    return dist.get_world_size() if is_distributed() else 1
+
+
+@cache
+def _control_group(world: Any) -> Any:
+    """A group over the CPU: what is exchanged there never makes a GPU wait."""
+    return dist.new_group(backend="gloo", timeout=_PATIENCE)
+
+
+def any_process(*flags: bool) -> tuple[bool, ...]:
+    """For each flag, whether any process raised it; the same answer on all of them. Costs no GPU synchronisation."""
+    if not is_distributed():
+        return flags
+    raised = torch.tensor([int(flag) for flag in flags])
+    dist.all_reduce(raised, op=dist.ReduceOp.MAX, group=_control_group(dist.group.WORLD))
+    return tuple(bool(flag) for flag in raised.tolist())
+
+
+def largest(value: int) -> int:
+    """The largest of a number that every process has."""
+    if not is_distributed():
+        return value
+    number = torch.tensor(value)
+    dist.all_reduce(number, op=dist.ReduceOp.MAX, group=_control_group(dist.group.WORLD))
+    return int(number)
+
+
+def broadcast(value: Any) -> Any:
+    """What the first process has, on all of them."""
+    if not is_distributed():
+        return value
+    held = [value]
+    dist.broadcast_object_list(held, src=0, group=_control_group(dist.group.WORLD))
+    return held[0]
+
+
+def barrier() -> None:
+    """Wait until every process is here."""
+    any_process(False)
+
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """Rows of all processes, one process after the other; each may have a number of its own. No gradient."""
+    rows = rows.detach()
+    if not is_distributed():
+        return rows
+    most = largest(len(rows))
+    padded = rows.new_zeros((most, *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in range(world_size())]
+    dist.all_gather(parts, padded.contiguous())
+    counts: list[Any] = [None] * world_size()
+    dist.all_gather_object(counts, len(rows), group=_control_group(dist.group.WORLD))
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """Sum over processes whose gradient is the sum of the processes' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        value = value.clone()
+        dist.all_reduce(value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        gradient = gradients[0].contiguous().clone()
+        dist.all_reduce(gradient)
+        return gradient
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """Sum of a tensor over all processes, with gradient."""
+    summed: Tensor = _SumOverProcesses.apply(value) if is_distributed() else value
+    return summed

@@ -1,0 +1,66 @@
+"""Messages go to the logger ``positively``; this shows them to a person who set up no logging of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+from positively.errors import in_python, in_shell
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+logger = logging.getLogger("positively")
+logger.addHandler(logging.NullHandler())
+
+
+@cache
+def console() -> Console:
+    """The console of messages and progress bars (standard error): one, so that lines never break a bar."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that speaks, among those that a launcher started."""
+    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+
+
+class _ConsoleHandler(logging.Handler):
+    """Plain lines; options are named as the shell or as Python writes them."""
+
+    def __init__(self, shell: bool) -> None:
+        super().__init__(logging.INFO)
+        self.render = in_shell if shell else in_python
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        text = self.render(record.getMessage())
+        console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
+    """Show our messages while the block runs, unless the program has a handler for them already.
+
+    Args:
+        quiet: Show nothing.
+        shell: Name options as the command line does.
+    """
+    has_own = any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers)
+    if quiet or has_own or logging.getLogger().handlers or not is_first_process():
+        yield
+        return
+    handler, level = _ConsoleHandler(shell), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,142 @@
+"""Typed options: a dataclass (or keyword arguments) whose annotations say what is allowed, and whose docstrings help.
+
+A range stands in the annotation, ``gamma: Annotated[float, Range(minimum=0)]``; a string beneath a field is its help.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from positively.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``minimum`` (or above ``above``) up to ``maximum`` (or below ``below``)."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return not (
+            (self.minimum is not None and not value >= self.minimum)
+            or (self.maximum is not None and not value <= self.maximum)
+            or (self.above is not None and not value > self.above)
+            or (self.below is not None and not value < self.below)
+        )
+
+    def __repr__(self) -> str:
+        words = {"at least": self.minimum, "above": self.above, "at most": self.maximum, "below": self.below}
+        return " and ".join(f"{word} {limit:g}" for word, limit in words.items() if limit is not None)
+
+
+NonNegative = Annotated[float, Range(minimum=0)]
+Positive = Annotated[float, Range(above=0)]
+Share = Annotated[float, Range(minimum=0, maximum=1)]
+Decay = Annotated[float, Range(minimum=0, below=1)]
+Count = Annotated[int, Range(minimum=1)]
+Index = Annotated[int, Range(minimum=0)]
+
+
+def check_value(what: str, value: Any, kind: Any) -> None:
+    """Raise unless a value fits its annotation.
+
+    >>> check_value("epochs", "ten", Count | None)
+    Traceback (most recent call last):
+    positively.errors.ConfigError: epochs must be a whole number at least 1 or None, not 'ten'.
+    """
+    if not any(_fits(value, part) for part in _alternatives(kind)):
+        raise ConfigError(f"{what} must be {describe_kind(kind)}, not {value!r}.")
+
+
+def check_options(owner: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raise if an option is not among ``kinds`` (name → annotation), or its value does not fit."""
+    for name, value in given.items():
+        if name not in kinds:
+            near = difflib.get_close_matches(name, kinds, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            has = f"it has {', '.join(kinds)}" if kinds else "it has none"
+            raise ConfigError(f"{owner} has no option '{name}'; {has}.{hint}")
+        check_value(f"{owner}: {name}", value, kinds[name])
+
+
+def make_options(kind: type[T], owner: str, given: Mapping[str, Any]) -> T:
+    """An instance of an options dataclass, every name and value checked."""
+    check_options(owner, given, kinds_of(kind))
+    return kind(**given)
+
+
+def kinds_of(kind: type) -> dict[str, Any]:
+    """Name → annotation of the fields of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind) if field.init}
+
+
+def changed_options(options: Any) -> dict[str, Any]:
+    """What differs from the defaults in an instance of an options dataclass."""
+    values = {field: getattr(options, field.name) for field in fields(options) if field.init}
+    return {field.name: value for field, value in values.items() if value != default_of(field)}
+
+
+def default_of(field: Any) -> Any:
+    """Default of a dataclass field."""
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def describe_options(kind: type) -> list[tuple[str, str, Any, str]]:
+    """Name, what it takes, default and help of every field, for a person."""
+    from docstring_parser import parse_from_object
+
+    helps = {entry.arg_name: " ".join((entry.description or "").split()) for entry in parse_from_object(kind).params}
+    kinds = kinds_of(kind)
+    return [
+        (field.name, describe_kind(kinds[field.name]), default_of(field), helps.get(field.name, ""))
+        for field in fields(kind)
+    ]
+
+
+_WORDS = {float: "a number", int: "a whole number", bool: "True or False", str: "text", NoneType: "None"}
+
+
+def describe_kind(kind: Any) -> str:
+    """Words for an annotation: ``a number at least 0, or None``."""
+    parts = []
+    for part in _alternatives(kind):
+        if get_origin(part) is Annotated:
+            plain, *limits = get_args(part)
+            parts.append(" ".join([_WORDS.get(plain, str(plain)), *map(repr, limits)]))
+        elif get_origin(part) is Literal:
+            parts += [repr(choice) for choice in get_args(part)]
+        else:
+            parts.append(_WORDS.get(part, getattr(part, "__name__", str(part))))
+    return " or ".join(parts)
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    if get_origin(kind) in (Union, UnionType):
+        return [part for member in get_args(kind) for part in _alternatives(member)]
+    return [kind]
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        plain, *limits = get_args(kind)
+        return _fits(value, plain) and all(value in limit for limit in limits if isinstance(limit, Range))
+    if get_origin(kind) is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in get_args(kind))
+    if kind is Any:
+        return True
+    plain = get_origin(kind) or kind
+    if plain is float:  # a whole number is a number; a switch is not
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if plain is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, plain)

@@ -1,0 +1,71 @@
+"""How every figure looks and is written: one style, made without a window system."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from positively.files import write_text, write_with
+
+COLORS = ("#0b7a75", "#d17b0f", "#8d99ae", "#7b4fa3", "#3f88c5", "#b8325a", "#7a8c1e", "#5c4033")
+"""Colors of the rows: the demo's three first. Markers tell rows apart as well, for those who see no difference."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+INK = "#1f2a33"
+"""Color of text and axes; the report lets it follow the reader's theme."""
+PALE = "#7d8590"
+
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
+    "font.size": 10,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "svg.hashsalt": "positively",  # otherwise the names inside an SVG are drawn anew every time
+    "svg.fonttype": "path",
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
+styled = matplotlib.rc_context(_STYLE)
+
+
+@styled
+def svg_text(figure: Figure, background: str = "white") -> str:
+    """The figure as SVG; the same figure gives the same text."""
+    text = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(text, format="svg", facecolor=background, metadata=nothing)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+@styled
+def save_figure(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as SVG and as PNG, each in one step; ``path`` is the name without an ending."""
+    vector, pixels = path.with_name(f"{path.name}.svg"), path.with_name(f"{path.name}.png")
+    write_text(vector, svg_text(figure))
+    options: dict[str, Any] = {"format": "png", "dpi": 160, "facecolor": "white", "metadata": {"Software": None}}
+    write_with(pixels, lambda temporary: figure.savefig(temporary, **options))
+    return [vector, pixels]
+
+
+def new_figure(title: str, xlabel: str, ylabel: str, height: float = 4.0) -> tuple[Figure, Axes]:
+    """An empty figure with one pair of axes."""
+    figure = Figure(figsize=(7.2, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axes.grid(color=PALE, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """Legend above the axes, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        columns = 3 if max(map(len, labels)) < 24 else 2
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), frameon=False)
