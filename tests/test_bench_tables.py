@@ -3,16 +3,18 @@
 import csv
 import io
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from positively.bench import figures
 from positively.bench.claims import Claim, claims_table, compare, verdict
 from positively.bench.counts import LabelCounts, Labels, label_counts, rounded_down, table_2
 from positively.bench.datasets import Dataset
 from positively.bench.published import RATIOS, TABLE_1, TABLE_2, TABLE_3
-from positively.bench.results import MEASURES, Cell, Result
+from positively.bench.results import MEASURES, Cell, Result, spread
 from positively.bench.sections import suite_section
 from positively.bench.suite import read_suite, suite_names
 from positively.bench.tables import curves, sweep, table_1, table_3
@@ -49,25 +51,39 @@ FULL = [result("PU-MLC", ratio, seed, 0.4 + ratio / 10 + seed / 50) for ratio in
 FEW = [result("PU-MLC", 0.1, 0, 0.40), result("PU-MLC", 0.1, 1, 0.42), result("PU-MLC", 0.5, 0, 0.50)]
 
 
-def test_a_cell_is_the_mean_and_half_the_spread_of_its_seeds():
+def test_a_cell_is_the_mean_and_the_standard_deviation_of_its_seeds():
     row = cells(table_1(FULL, "coco-mini", "probe"), "PU-MLC")
-    assert row["10 %"] == "42.0 ± 1.0"  # 41 and 43
-    assert row["90 %"] == "50.0 ± 1.0"  # 49 and 51
-    assert row["Avg. mAP"] == "46.0 ± 1.0"  # 45 and 47: the mean of the nine ratios is 0.5
-    assert row["Avg. CF1"] == "48.0 ± 1.0"
-    assert row["Avg. OF1 oracle"] == "51.0 ± 1.0"
+    assert row["10 %"] == "42.0 ± 1.4"  # 41 and 43: √2 with n − 1 beneath
+    assert row["90 %"] == "50.0 ± 1.4"  # 49 and 51
+    assert row["Avg. mAP"] == "46.0 ± 1.4"  # 45 and 47: the mean of the nine ratios is 0.5
+    assert row["Avg. CF1"] == "48.0 ± 1.4"
+    assert row["Avg. OF1 oracle, one threshold"] == "51.0 ± 1.4"
+
+
+def test_more_seeds_do_not_widen_what_stands_behind_plus_minus():
+    # Half the distance between the best and the worst did: from 1.1 deviations to 3 at ten times as many seeds.
+    draws = np.random.default_rng(0).normal(0.5, 0.01, 1000)
+    assert spread(draws[:10].tolist()).std == pytest.approx(0.01, rel=0.4)
+    assert spread(draws.tolist()).std == pytest.approx(0.01, rel=0.1)
+
+
+def test_the_oracle_is_called_one_threshold_wherever_thresholds_of_each_class_stand_beside_it():
+    for table in (table_1(FULL, "coco-mini", "probe"), table_3([result("A", 1.0, 0, 0.6)], "coco-mini", "probe")):
+        oracle = [head for head in table.head if "oracle" in head]
+        assert len(oracle) == 2 and all("one threshold" in head for head in oracle)
+        assert any("one threshold a class" in note and "one threshold for all classes" in note for note in table.notes)
 
 
 def test_averages_over_some_ratios_say_so_and_need_seeds_that_have_them_all():
     table = table_1(FEW, "coco-mini", "probe")
     row = cells(table, "PU-MLC")
-    assert row["10 %"] == "41.0 ± 1.0"
+    assert row["10 %"] == "41.0 ± 1.4"
     assert row["50 %"] == "50.0"  # one seed has no spread
     assert row["Avg. mAP (2 ratios)"] == "45.0"  # seed 0 alone has both
     assert any("over 10 %, 50 % only" in note for note in table.notes)
     paper = cells(table, "PU-MLC (paper)")
     assert paper["Avg. mAP (2 ratios)"] == "78.8"  # (75.7 + 82.0) / 2 = 78.85, a little less in floats
-    assert paper["Avg. OF1 oracle (2 ratios)"] == "77.4†"
+    assert paper["Avg. OF1 oracle, one threshold (2 ratios)"] == "77.4†"
 
 
 def test_missing_cells_are_dashes():
@@ -97,12 +113,8 @@ def test_the_papers_rows_stand_under_a_divider_and_are_marked():
     assert place == 1 and "As published" in table.rows[place][0]
     assert all(row[0].endswith("(paper)") for row in table.rows[place + 1 :])
     paper = cells(table, "PU-MLC (paper)")
-    assert (paper["10 %"], paper["Avg. mAP"], paper["Avg. OF1 oracle"], paper["Avg. OF1"]) == (
-        "75.7",
-        "81.2",
-        "77.4",
-        "–",
-    )
+    assert (paper["10 %"], paper["Avg. mAP"], paper["Avg. OF1"]) == ("75.7", "81.2", "–")
+    assert paper["Avg. OF1 oracle, one threshold"] == "77.4"
     assert cells(table, "SARB (paper)")["Avg. OF1 at 0.5"] == "76.8"
     assert cells(table, "SST (paper)")["Avg. OF1 at 0.5"] == "–"
     assert any("41 of the 80 epochs" in note for note in table.notes)
@@ -131,7 +143,7 @@ def test_a_sweep_over_noise_stays_at_the_ratio_that_has_noise():
     assert cells(table, "PU-MLC") == {"0 %": "50.0", "20 %": "–", "40 %": "–"}
     assert "50 % known" in table.title
     over_ratios = sweep(results, "coco-mini", "probe", ["PU-MLC", "AN"], measure="CF1")
-    assert cells(over_ratios, "PU-MLC") == {"10 %": "43.0 ± 1.0", "50 %": "52.0"}
+    assert cells(over_ratios, "PU-MLC") == {"10 %": "43.0 ± 1.4", "50 %": "52.0"}
     both = [*results, result("AN", 0.1, 0, 0.3, noise=0.2)]
     with pytest.raises(ConfigError, match="10 %, 50 %"):
         sweep(both, "coco-mini", "probe", ["AN"], over="noise")
@@ -149,9 +161,9 @@ def test_curves_follow_the_histories():
     long = [{"holdout_map": 0.3, "tau": 0.75}, {"holdout_map": 0.5, "tau": 1.0}]
     results = [result("PU-MLC", 0.1, 0, 0.4, history=short), result("PU-MLC", 0.1, 1, 0.4, history=long)]
     results.append(result("BCE", 0.1, 0, 0.4, history=[{"holdout_map": float("nan")}]))
-    assert cells(curves(results), "PU-MLC") == {"epoch 1": "25.0 ± 5.0", "epoch 2": "50.0"}
+    assert cells(curves(results), "PU-MLC") == {"epoch 1": "25.0 ± 7.1", "epoch 2": "50.0"}
     assert cells(curves(results), "BCE") == {"epoch 1": "–", "epoch 2": "–"}
-    assert cells(curves(results, "tau", percent=False), "PU-MLC")["epoch 1"] == "0.500 ± 0.250"
+    assert cells(curves(results, "tau", percent=False), "PU-MLC")["epoch 1"] == "0.500 ± 0.354"
     with pytest.raises(ConfigError, match="2 settings"):
         curves([*results, result("PU-MLC", 0.5, 0, 0.4)])
 
@@ -226,25 +238,68 @@ def test_published_rows_are_fractions_under_the_names_of_our_measures():
 # Claims
 
 
-def test_a_verdict_has_three_outcomes():
-    holds = verdict([0.46, 0.48], [0.42, 0.44])
-    assert (holds.word, holds.ahead) == ("holds", 2)
-    assert holds.difference == pytest.approx(0.04)
-    assert holds.margin == pytest.approx(0.02)
+def test_a_verdict_is_read_off_the_interval_of_the_paired_differences():
+    better, worse = [0.46, 0.48, 0.47], [0.42, 0.45, 0.42]
+    holds = verdict(better, worse)
+    assert (holds.word, holds.ahead) == ("holds", 3)
+    oracle = scipy.stats.ttest_rel(better, worse).confidence_interval(0.95)
+    assert holds.interval == pytest.approx((oracle.low, oracle.high))
     assert (
-        holds.sentence == "47.0 ± 1.0 against 43.0 ± 1.0: +4.0 points, half spreads together 2.0; ahead in 2 of 2 seeds"
+        holds.sentence
+        == "47.0 ± 1.0 against 43.0 ± 1.7: +4.00 points, 95 % interval +1.52 to +6.48; ahead in 3 of 3 seeds"
     )
-    assert verdict([0.42, 0.44], [0.46, 0.48]).word == "does not hold"
-    assert "−4.0 points" in verdict([0.42, 0.44], [0.46, 0.48]).sentence
-    inside = verdict([0.40, 0.44], [0.39, 0.43])
-    assert inside.word == "inside the spread"
+    turned = verdict(worse, better)
+    assert (turned.word, turned.ahead) == ("does not hold", 0)
+    assert "−4.00 points, 95 % interval −6.48 to −1.52" in turned.sentence
+    none = verdict([0.40, 0.44, 0.41], [0.41, 0.42, 0.40])
+    assert (none.word, none.ahead) == ("no difference", 2)
+    assert "95 % interval −3." in none.sentence and " to +" in none.sentence
 
 
-def test_a_verdict_without_a_spread_or_without_numbers_says_so():
-    assert verdict([0.9], [0.1]).word == "undecided (one seed)"
-    assert "one seed" in verdict([0.5], [0.4, 0.41]).sentence
-    assert verdict([], [0.4]).word == "not measured"
-    assert verdict([], [0.4]).sentence == "–"
+def share_called(words, *wanted):
+    return sum(word in wanted for word in words) / len(words)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_without_a_true_difference_a_claim_is_rarely_called_either_way(seeds):
+    # The former rule (half spreads) called a third of these at two seeds.
+    draws = np.random.default_rng(seeds).normal(0.5, 0.01, (2000, 2, seeds))
+    words = [verdict(*trial).word for trial in draws.tolist()]
+    assert share_called(words, "holds", "does not hold") < 0.07
+
+
+def test_more_seeds_make_a_true_difference_surer_not_rarer():
+    generator = np.random.default_rng(0)
+    shares = []
+    for seeds in (2, 3, 5, 10):
+        draws = generator.normal([[0.52], [0.50]], 0.01, (500, 2, seeds))  # two deviations apart
+        shares.append(share_called([verdict(*trial).word for trial in draws.tolist()], "holds"))
+    assert all(more > fewer + 0.05 for fewer, more in pairwise(shares))
+    assert shares[-1] > 0.95
+
+
+def test_what_a_seed_does_to_both_rows_does_not_hide_a_small_difference():
+    common = [0.40, 0.50, 0.45]  # a lucky mask helps everybody
+    assert verdict([0.410, 0.511, 0.459], common).word == "holds"
+    assert verdict([value + 0.01 for value in common], common).word == "holds"
+
+
+def test_seeds_that_change_nothing_are_one_measurement():
+    repeated = verdict([0.5, 0.5, 0.5], [0.4, 0.4, 0.4])
+    assert repeated.word == "undecided (one seed)"
+    assert repeated.sentence.endswith("+10.00 points in each of 3 seeds, which change nothing here: they count as one")
+
+
+def test_equal_rows_are_no_difference():
+    for row in ([0.4, 0.5], [0.4, 0.4]):
+        assert verdict(row, row).word == "no difference"
+
+
+def test_a_verdict_of_one_seed_or_of_none_says_so():
+    assert verdict([0.9], [0.1]).word == verdict([0.4], [0.4]).word == "undecided (one seed)"
+    assert verdict([0.5], [0.4]).sentence == "50.0 against 40.0: +10.00 points; one seed, so that its error is unknown"
+    assert verdict([], []).word == "not measured"
+    assert verdict([], []).sentence == "–"
 
 
 def side(row, ratio=0.1, **more):
@@ -252,16 +307,21 @@ def side(row, ratio=0.1, **more):
 
 
 def test_a_claim_may_speak_of_an_epoch():
-    history = [{"spread": 0.2}, {"spread": 0.9}]
-    results = [replace(result("PU-MLC", 0.1, seed, 0.4), history=history) for seed in (0, 1)]
+    spreads = [(0.20, 0.90), (0.21, 0.92), (0.22, 0.91)]
+    results = [
+        replace(result("PU-MLC", 0.1, seed, 0.4), history=[{"spread": first}, {"spread": last}])
+        for seed, (first, last) in enumerate(spreads)
+    ]
     early, late = side("PU-MLC", measure="spread@0"), side("PU-MLC", measure="spread@-1")
     found = compare(results, late, early, "coco-mini", "probe")
     assert found.word == "holds"
-    assert found.sentence.startswith("0.900 ± 0.000 against 0.200 ± 0.000: +0.700, half spreads together 0.000")
+    assert found.sentence.startswith("0.910 ± 0.010 against 0.210 ± 0.010: +0.7000, 95 % interval +0.6752 to")
 
 
 def test_each_claim_is_one_line():
-    results = [*FEW, result("AN", 0.1, 0, 0.35), result("AN", 0.1, 1, 0.36), result("AN", 0.1, 2, 0.9)]
+    results = [*FEW, *(result("AN", 0.1, seed, value) for seed, value in enumerate((0.35, 0.368, 0.9)))]
+    results.append(replace(result("PU-MLC", 0.1, 3, 0.4), test={"mAP": float("nan")}))
+    results.append(result("AN", 0.1, 3, 0.1))
     claims = [
         Claim("PU-MLC beats AN", "10 %", compare(results, side("PU-MLC"), side("AN"), "coco-mini", "probe")),
         Claim("also at 50 %", "50 %", compare(results, side("PU-MLC", 0.5), side("AN", 0.5), "coco-mini", "probe")),
@@ -274,9 +334,9 @@ def test_each_claim_is_one_line():
         "not measurable",
         "undecided (one seed)",
     ]
-    assert (
-        claims_table(claims).rows[0][2].startswith("41.0 ± 1.0 against 35.5 ± 0.5: +5.5 points")
-    )  # seed 2 has no rival
+    # Seed 2 has no rival, and that of seed 3 has no number.
+    assert claims_table(claims).rows[0][2].startswith("41.0 ± 1.4 against 35.9 ± 1.3: +5.10 points")
+    assert claims_table(claims).rows[0][2].endswith("ahead in 2 of 2 seeds")
 
 
 # Figures and the report

@@ -55,19 +55,19 @@ def read_dataset(place: str | Path, options: ReadOptions) -> Dataset:
     """
     place = Path(place)
     if (place / "train.csv").is_file():
-        train, test, told = _read_csv(place, options)
+        train, test, notes = _read_csv(place, options)
     elif any((place / "annotations").glob("instances_*.json")):
-        train, test, told = _read_parts(place, options, "train", "val")
+        train, test, notes = _read_parts(place, options, "train", "val")
     else:
         has_test = any(place.glob("**/ImageSets/Main/*test.txt"))
-        train, test, told = _read_parts(place, options, *(("trainval", "test") if has_test else ("train", "val")))
+        train, test, notes = _read_parts(place, options, *(("trainval", "test") if has_test else ("train", "val")))
     if not test.has_negatives:
         raise TableError(f"{place}: the test labels have no negatives, so that nothing can be scored.")
     refuse_overlap({"the training part": train, "the test part": test})
     family = _family(train.classes)
     year = "2012" if "VOC2012" in str(train.root) else "2007"
     name = f"voc{year}" if family == "voc" else place.resolve().name
-    return Dataset(name, family, train, test, tuple(told))
+    return Dataset(name, family, train, test, tuple(notes))
 
 
 def _read_csv(place: Path, options: ReadOptions) -> tuple[LabelTable, LabelTable, list[str]]:
@@ -78,19 +78,19 @@ def _read_csv(place: Path, options: ReadOptions) -> tuple[LabelTable, LabelTable
     if not files:
         raise TableError(f"{place} has train.csv but neither test.csv nor val.csv to score on.")
     test, test_notes = read_labels(files[0], complete, classes=train.classes)
-    told = f"Tags are taken as complete; scored on {files[0].name}."
-    return train, test, [told, *_worth_telling(train_notes, test_notes)]
+    protocol = f"Tags are taken as complete; scored on {files[0].name}."
+    return train, test, [protocol, *_notable(train_notes, test_notes)]
 
 
 def _read_parts(
-    place: Path, options: ReadOptions, learning: str, scoring: str
+    place: Path, options: ReadOptions, train_part: str, test_part: str
 ) -> tuple[LabelTable, LabelTable, list[str]]:
-    test, test_notes = read_labels(place, replace(options, part=scoring))
-    train, train_notes = read_labels(place, replace(options, part=learning), classes=test.classes)
-    return train, test, [f"Learning from {learning}, scored on {scoring}.", *_worth_telling(train_notes, test_notes)]
+    test, test_notes = read_labels(place, replace(options, part=test_part))
+    train, train_notes = read_labels(place, replace(options, part=train_part), classes=test.classes)
+    return train, test, [f"Learning from {train_part}, scored on {test_part}.", *_notable(train_notes, test_notes)]
 
 
-def _worth_telling(*notes: list[str]) -> list[str]:
+def _notable(*notes: list[str]) -> list[str]:
     """What is not as published: images left out, lists that are short."""
     return [note for some in notes for note in some if "left out" in note or "published" in note]
 

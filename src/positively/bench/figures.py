@@ -21,7 +21,7 @@ from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_fig
 def map_over_ratio(
     results: Sequence[Result], dataset: str, depth: str, rows: Sequence[str] | None = None, paper: bool = True
 ) -> Figure:
-    """Draw mAP of the rows by known ratio, with a band of half the spread of the seeds on either side.
+    """Draw mAP of the rows by known ratio, with a band of the seeds' standard deviation on either side.
 
     Args:
         results: Of a whole bench.
@@ -114,17 +114,17 @@ def _over_shares(lines: Lines, title: str, xlabel: str, measure: str = "mAP") ->
 
 
 def _draw_lines(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
-    """One line a row, with a band of the half spread where there are several seeds."""
+    """One line a row, with a band of the standard deviation where there are several seeds."""
     for index, (name, values) in enumerate(lines.rows.items()):
         cells = zip(lines.places, values, strict=True)
-        present = [(place, cell.mean, cell.half) for place, cell in cells if cell and np.isfinite(cell.mean)]
+        present = [(place, cell.mean, cell.std) for place, cell in cells if cell and np.isfinite(cell.mean)]
         if not present:
             continue
-        places, means, halves = np.array(present).T * [[1.0], [scale], [scale]]
+        places, means, deviations = np.array(present).T * [[1.0], [scale], [scale]]
         color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
         above = 3 - index / 100  # the first rows matter most, and are not to be hidden by others
         axes.plot(places, means, color=color, marker=marker, markersize=5, linewidth=1.8, label=name, zorder=above)
-        axes.fill_between(places, means - halves, means + halves, color=color, alpha=0.2, linewidth=0)
+        axes.fill_between(places, means - deviations, means + deviations, color=color, alpha=0.2, linewidth=0)
 
 
 def _draw_epochs(axes: Axes, lines: Lines, scale: float = 100.0) -> None:

@@ -24,7 +24,7 @@ class Published:
     name: str
     test: dict[str, float]
     """Averages over the ratios (table 1) or the numbers at complete labels (table 3), under the names of our measures:
-    F1 stands where its threshold puts it ("OF1_half" at 0.5, "OF1_oracle" at the best threshold for the test set)."""
+    F1 stands where its threshold puts it ("OF1_half" at 0.5, "OF1_oracle" at the one that is best on the test set)."""
     by_ratio: dict[float, float]
     """mAP at each known ratio; empty in table 3."""
 
@@ -116,8 +116,8 @@ _EPOCHS = {"coco": "41 of the 80 epochs", "voc": "56 of the 80 epochs"}
 _EVERYWHERE = (
     "The paper's PU-MLC takes the best epoch, and the better of raw and averaged weights, on the test set, and drops "
     "the last, incomplete batch of test images. Here nothing is chosen on the test set.",
-    "The paper's F1: PU-MLC takes the threshold that is best on the test set, for OF1 and CF1 apart (the oracle "
-    "columns here); the other rows are at 0.5. The two are not comparable with one another.",
+    "The paper's F1: PU-MLC takes one threshold for all classes, the best on the test set, for OF1 and CF1 apart (the "
+    "oracle columns here); the other rows are at 0.5. The two are not comparable with one another.",
 )
 _TABLE_1_SOURCES = (
     "The paper took every row but PU-MLC and DualCoOp from SARB. CL and Partial BCE are by Durand et al. (2019), and "

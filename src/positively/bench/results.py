@@ -1,4 +1,4 @@
-"""What one cell of a grid measured, and how it is kept: one JSON file a cell, with the test scores beside it."""
+"""What one cell of a grid measured, and how it is stored: one JSON file a cell, with the test scores beside it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from positively.errors import RunError
 from positively.files import write_json
 
 MEASURES = ("mAP", "OF1", "CF1", "OF1_half", "CF1_half", "OF1_oracle", "CF1_oracle")
-"""Numbers of a result, as fractions: F1 at thresholds found on training images held out, at 0.5, and at the
-threshold that is best on the test labels themselves (the paper's way; nobody who uses a model has it)."""
+"""Numbers of a result, as fractions: F1 at one threshold a class, found on training images held out; at 0.5; and at
+the one threshold for all classes that is best on the test labels themselves (the paper's way; nobody who uses a model
+has it)."""
 
 
 @dataclass(frozen=True)
@@ -91,22 +92,28 @@ def select(results: Iterable[Result], **wanted: Any) -> list[Result]:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over the seeds, and half of the distance between the best and the worst."""
+    """Mean over the seeds, and their standard deviation.
+
+    The distance between the best and the worst would grow with the number of seeds; the deviation does not.
+    """
 
     mean: float
-    half: float
+    std: float
+    """With n − 1 beneath; 0 for one seed, of which nobody knows it."""
     seeds: int
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:.1f}" + (f" ± {100 * self.half:.1f}" if self.seeds > 1 else "")
+        return f"{100 * self.mean:.1f}" + (f" ± {100 * self.std:.1f}" if self.seeds > 1 else "")
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Mean and half spread of one number a seed; nothing for no number.
+    """Mean and standard deviation of one number a seed; nothing for no number.
 
-    >>> str(spread([0.5, 0.52]))
+    >>> str(spread([0.5, 0.51, 0.52]))
     '51.0 ± 1.0'
     """
     if not values:
         return None
-    return Spread(float(np.mean(values)), float(np.ptp(values)) / 2, len(values))
+    # Of equal numbers the deviation is 0, not the rounding of their mean.
+    std = float(np.std(values, ddof=1)) if len(set(values)) > 1 else 0.0
+    return Spread(float(np.mean(values)), std, len(values))

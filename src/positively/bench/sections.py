@@ -52,7 +52,7 @@ def suite_section(suite: Suite, results: Sequence[Result], datasets: Sequence[Da
 
 
 def claims_of(suite: Suite, results: Sequence[Result], datasets: Sequence[Dataset], depth: str) -> list[Claim]:
-    """Every claim of a suite on every dataset it speaks of."""
+    """Every claim of a suite on every dataset it is about."""
     made = []
     for claim in suite.claims:
         for dataset in datasets:

@@ -62,7 +62,7 @@ def per_seed(results: Iterable[Result], measure: str, ratios: Sequence[float]) -
 
 
 def mean_over(results: Iterable[Result], measure: str, ratios: Sequence[float]) -> Spread | None:
-    """Mean and half spread over the seeds of a measure averaged over known ratios."""
+    """Mean and deviation over the seeds of a measure averaged over known ratios."""
     return spread(list(per_seed(results, measure, ratios).values()))
 
 

@@ -20,8 +20,8 @@ MEASURE_NAMES = {
     "CF1": "CF1",
     "OF1_half": "OF1 at 0.5",
     "CF1_half": "CF1 at 0.5",
-    "OF1_oracle": "OF1 oracle",
-    "CF1_oracle": "CF1 oracle",
+    "OF1_oracle": "OF1 oracle, one threshold",
+    "CF1_oracle": "CF1 oracle, one threshold",
 }
 """Heads of the columns."""
 
@@ -32,10 +32,11 @@ HISTORY_NAMES = {
 }
 """What the numbers of a history are called."""
 
-SPREAD_NOTE = "Mean over the seeds ± half the distance between the best and the worst; without ±, one seed."
+SPREAD_NOTE = "Mean ± standard deviation over the seeds (n − 1); without ±, one seed."
 THRESHOLD_NOTE = (
-    "OF1 and CF1: at thresholds found on training images held out, at 0.5, and (oracle) at the threshold that is "
-    "best on the test labels, which nobody who uses a model has."
+    "OF1 and CF1: at one threshold a class, found on training images held out; at 0.5 for all; and (oracle) at one "
+    "threshold for all classes, the best on the test labels, for OF1 and CF1 apart. Nobody who uses a model has the "
+    "oracle's; being one for all classes, it may still do worse than thresholds of their own."
 )
 
 
@@ -50,8 +51,8 @@ def show(value: Spread | float | str | None, percent: bool = True) -> str:
     if value is None or math.isnan(value.mean if isinstance(value, Spread) else value):
         return NOTHING
     if isinstance(value, Spread):
-        half = f" ± {value.half:.3f}" if value.seeds > 1 else ""
-        return str(value) if percent else f"{value.mean:.3f}{half}"
+        deviation = f" ± {value.std:.3f}" if value.seeds > 1 else ""
+        return str(value) if percent else f"{value.mean:.3f}{deviation}"
     return f"{100 * value:.1f}" if percent else f"{value:.3f}"
 
 

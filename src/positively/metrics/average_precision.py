@@ -1,4 +1,4 @@
-"""Average precision, all points, exact under ties; and the door through which scores and states enter every metric."""
+"""Average precision, all points, exact under ties; and the check of scores and states that every metric begins with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that is said about a model on one table of labels."""
+"""All the numbers of a model on one table of labels."""
 
 from __future__ import annotations
 
@@ -116,19 +116,22 @@ def _reasons(states: States, classes: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class OracleF1:
-    """Best F1 over thresholds that were swept on the very labels it is reported on."""
+    """Best F1 at one threshold for all classes, swept on the very labels it is reported on."""
 
     overall_f1: float
     overall_threshold: float
+    """The same for every class."""
     class_f1: float
     class_threshold: float
+    """The same for every class; CF1 only means that every class counts the same."""
 
 
 def oracle_f1(scores: npt.ArrayLike, states: npt.ArrayLike) -> OracleF1:
-    """Highest OF1 and, independently, highest CF1 over the thresholds 0.01, 0.02, … 0.99.
+    """Highest OF1 and, independently, highest CF1 at one threshold for all classes, of 0.01, 0.02, … 0.99.
 
     This peeks at the labels it reports on, so it says what no user of the model will see. It exists only to stand
-    beside the numbers of the PU-MLC paper, which were made this way; :func:`evaluate` gives the honest ones.
+    beside the numbers of the PU-MLC paper, which were made this way; :func:`evaluate` gives the honest ones. It is no
+    upper bound of those: a threshold for each class, even one found on other images, may do better than one for all.
 
     Args:
         scores: ``(N, C)`` probabilities; array or tensor.
