@@ -107,6 +107,12 @@ def test_a_bench_without_results_is_an_empty_table():
     assert table.notes[0] == "Nothing of this was run yet."
 
 
+def test_a_table_names_how_many_images_were_trained_on_in_one_phrase():
+    few = [replace(one, labels={"images": 4990 + 10 * one.cell.seed}) for one in FULL]
+    assert table_1(few, "coco-mini", "probe").notes[0] == "Here: net at 224 px on 4,990 to 5,000 training images."
+    assert table_1(FULL, "coco-mini", "probe").notes[0] == "Here: net at 224 px on 5,000 training images."
+
+
 def test_the_papers_rows_stand_under_a_divider_and_are_marked():
     table = table_1(FULL, "coco-mini", "probe")
     (place,) = [index for index, row in enumerate(table.rows) if len(row) == 1]

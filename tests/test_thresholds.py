@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from positively.calibration import choose_thresholds, f1_thresholds, pu_thresholds
+from positively.calibration import choose_thresholds, f1_thresholds, few_positives, pu_thresholds
 from positively.errors import ConfigError, MetricError
 from positively.metrics import f1_scores
 
@@ -180,6 +180,18 @@ def test_shrinkage_helps_where_few_positives_are_held_out(way, gain):
         for thresholds in (way(scores, states), way(scores, states, shrinkage=0.0))
     ]
     assert with_and_without[0] > with_and_without[1] + gain
+
+
+def test_classes_whose_threshold_is_mostly_that_of_others_are_named():
+    scores, states = separable_case(images=40, classes=4)
+    states = np.maximum(states, 0)
+    states[np.flatnonzero(states[:, 1])[3:], 1] = 0  # three known positives
+    states[np.flatnonzero(states[:, 2])[4:], 2] = 0  # four
+    states[:, 3] = 0
+    assert few_positives(states).tolist() == few_positives(torch.tensor(states)).tolist() == [1, 3]
+    assert few_positives(states, least=5).tolist() == [1, 2, 3]
+    scores[:, 1] += 10.0  # its own cut lies above 10, the median of all below 1: half-way is 5.5
+    assert pu_thresholds(scores, states)[1] < 5.5 < pu_thresholds(scores, states, shrinkage=0.0)[1]
 
 
 def test_a_few_marked_absences_beside_many_tags_do_not_lower_the_threshold():

@@ -185,6 +185,12 @@ def _family(results: Sequence[Result]) -> str:
 
 
 def _what_ran(results: Sequence[Result]) -> str:
-    ran = sorted({(r.backbone, r.image_size, r.labels.get("images", 0)) for r in results})
-    listed = and_more([f"{backbone} at {size} px on {images:,} training images" for backbone, size, images in ran])
-    return f"Here: {listed}." if ran else "Nothing of this was run yet."
+    # How many images a stratified holdout leaves to train on differs a little from seed to seed.
+    images: dict[tuple[str, int], set[int]] = {}
+    for result in results:
+        images.setdefault((result.backbone, result.image_size), set()).add(result.labels.get("images", 0))
+    ran = []
+    for (backbone, size), counts in sorted(images.items()):
+        fewest_most = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
+        ran.append(f"{backbone} at {size} px on {fewest_most} training images")
+    return f"Here: {and_more(ran)}." if ran else "Nothing of this was run yet."

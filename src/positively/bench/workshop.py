@@ -84,7 +84,7 @@ class Workshop:
         """
         complete = self.dataset.train
         seen = hide_labels(complete, config)
-        learning, kept = holdout_rows(len(complete), config.holdout if aside is None else aside, config.seed)
+        learning, kept = holdout_rows(seen, config.holdout if aside is None else aside, config.seed)
         if not len(kept):
             raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
         table = seen.select(learning)

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.errors import ConfigError
-from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States
-from positively.metrics.average_precision import Counts, Scores, Values, check_inputs, count_from, scorable
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States, check_states
+from positively.metrics.average_precision import Counts, Scores, Values, check_inputs, count_from, scorable, to_array
 
 # From the simulation. Where negatives are known the criterion is less noisy and needs less help.
 PU_SHRINKAGE, F1_SHRINKAGE = 4.0, 1.0
@@ -89,6 +89,23 @@ def choose_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
     judged &= (checked_states == NEGATIVE).sum(axis=0) >= (checked_states == POSITIVE).sum(axis=0)
     cuts = np.where(judged, _f1_cuts(checked_scores, checked_states), _pu_cuts(checked_scores, checked_states))
     return _draw_to_median(cuts, checked_states, np.where(judged, F1_SHRINKAGE, PU_SHRINKAGE))
+
+
+def few_positives(states: npt.ArrayLike, least: float = PU_SHRINKAGE) -> npt.NDArray[np.int64]:
+    """Indices of the classes with fewer known positives than ``least``, whose thresholds deserve no trust.
+
+    By default those whose threshold, chosen from positives alone, is mostly the median of the others: the imaginary
+    positives outvote the real ones. If that is most classes, the median is no better, and 0.5 may do as well.
+
+    Args:
+        states: ``(N, C)`` of the images the thresholds are chosen on.
+        least: Known positives from which on a class speaks for itself.
+
+    >>> few_positives([[1, 1], [1, 0], [1, 0], [1, 0]]).tolist()
+    [1]
+    """
+    counts = (check_states(to_array(states)) == POSITIVE).sum(axis=0)
+    return np.flatnonzero(counts < least)
 
 
 def _pu_cuts(scores: Scores, states: States) -> Values:
