@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from conftest import TINY, options
 from positively import losses
-from positively.data.loading import SequentialBatchSampler, TrainBatchSampler
 from positively.losses import LOSSES
 
 ROWS, INPUTS, CLASSES = 7, 5, 3
@@ -81,31 +80,6 @@ def test_consistency_of_two_processes_is_the_mean_over_all_pairs(two_processes):
     parts = [loss_and_gradient("consistency", rows)[0] for rows in (slice(0, 4), slice(4, ROWS))]
     for found in two_processes:  # two pairs on the first, one on the second
         torch.testing.assert_close(found["consistency"][0], (2 * parts[0] + parts[1]) / 3)
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_the_batches_of_all_processes_together_are_those_of_one(world):
-    alone = TrainBatchSampler(50, 12, seed=1)
-    alone.epoch = 4
-    together = [TrainBatchSampler(50, 12, 1, rank, world) for rank in range(world)]
-    for order in together:
-        order.epoch = 4
-    for whole, *pieces in zip(alone, *together, strict=True):
-        assert [key for piece in pieces for key in piece] == whole
-        assert all(len(piece) % 2 == 0 for piece in pieces)
-
-
-@pytest.mark.parametrize(("rows", "world"), [(1, 1), (2, 2), (3, 2), (5, 4)])
-def test_a_table_smaller_than_a_batch_still_fills_every_process(rows, world):
-    for rank in range(world):
-        (batch,) = list(TrainBatchSampler(rows, 64, 0, rank, world))
-        assert len(batch) >= 2 and len(batch) % 2 == 0
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_scoring_meets_every_row_once(world):
-    met = [row for rank in range(world) for batch in SequentialBatchSampler(11, 4, rank, world) for _, row in batch]
-    assert sorted(met) == list(range(11))
 
 
 def read_run(folder):

@@ -74,6 +74,8 @@ class LabelTable:
     lines: npt.NDArray[np.int64] | None = None
     """Line of the file on which each image first stands, for messages."""
     source: str = "table"
+    hashes: Sequence[str] | None = None
+    """Content hash of each image, once somebody has read the files; travels with the table."""
 
     def __post_init__(self) -> None:
         if self.offsets.shape != (len(self.images), len(self.classes)):
@@ -83,6 +85,8 @@ class LabelTable:
             )
         if len(set(self.classes)) != len(self.classes):
             raise LabelError(f"{self.source}: class names must differ from one another.")
+        if self.hashes is not None and len(self.hashes) != len(self.images):
+            raise LabelError(f"{self.source}: {len(self.images)} images do not fit {len(self.hashes)} content hashes.")
 
     @classmethod
     def from_states(
@@ -150,6 +154,7 @@ class LabelTable:
             offsets=self.offsets[index],
             splits=None if self.splits is None else [self.splits[i] for i in listed],
             lines=None if self.lines is None else self.lines[index],
+            hashes=None if self.hashes is None else [self.hashes[i] for i in listed],
         )
 
     def split(self, name: str) -> LabelTable:
@@ -177,10 +182,10 @@ class LabelTable:
     def _where(self, state: LabelState) -> sparse.csr_array:
         if state == self.blank:
             raise LabelError(f"The {state.name.lower()} labels of this table are its blanks and are not listed.")
-        kept = self.offsets.copy()
-        kept.data = (kept.data == state - self.blank).astype(np.int8)
-        kept.eliminate_zeros()
-        return kept
+        listed = self.offsets.copy()
+        listed.data = (listed.data == state - self.blank).astype(np.int8)
+        listed.eliminate_zeros()
+        return listed
 
     def counts(self, state: LabelState) -> npt.NDArray[np.int64]:
         """Number of images of each class in this state."""

@@ -1,12 +1,15 @@
 """Image files → upright 8-bit RGB, and the sentences for those that cannot be read. No torch in here."""
 
 import hashlib
+import io
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -55,19 +58,53 @@ def load_image(path: str | Path, at_least: int | None = None) -> Image.Image:
         ImageError: The file is missing, empty, truncated, too large or not an image.
     """
     with _as_sentences(path), Path(path).open("rb") as file:
-        start = file.read(16)
-        if not start:
-            raise _BrokenImageError(path, "zero bytes", _COPY)
-        file.seek(0)
-        _prepare(path, start)
-        try:
-            image = Image.open(file)
-        except UnidentifiedImageError:
-            raise _unidentified(path, start) from None
-        if at_least is not None:
-            image.draft(None, (at_least, at_least))
-        image.load()
-        return _upright_rgb(image)
+        return _decode(path, file, at_least)
+
+
+def _decode(path: str | Path, file: BinaryIO, at_least: int | None) -> Image.Image:
+    start = file.read(16)
+    if not start:
+        raise _BrokenImageError(path, "zero bytes", _COPY)
+    file.seek(0)
+    _prepare(path, start)
+    try:
+        image = Image.open(file)
+    except UnidentifiedImageError:
+        raise _unidentified(path, start) from None
+    if at_least is not None:
+        image.draft(None, (at_least, at_least))
+    image.load()
+    return _upright_rgb(image)
+
+
+@dataclass(frozen=True)
+class VerifiedImages:
+    """What became of images that were tried: the content hash of each, and why some cannot be decoded."""
+
+    hashes: list[str]
+    """Empty where the file cannot even be read."""
+    broken: dict[int, str]
+    """Index → reason in a few words, such as "truncated"."""
+
+
+def verify_images(paths: Sequence[Path], progress: Callable[[int], None] | None = None) -> VerifiedImages:
+    """Read every file once: its content hash is taken, and the image decoded at reduced size.
+
+    Args:
+        paths: Files to be tried.
+        progress: Called now and then with the number of images tried so far.
+    """
+    verified = VerifiedImages([], {})
+    # Batches keep the queue short, so that Ctrl-C ends a long check at once.
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for begin in range(0, len(paths), _BATCH):
+            for index, (code, reason) in enumerate(pool.map(_verify, paths[begin : begin + _BATCH]), begin):
+                verified.hashes.append(code)
+                if reason is not None:
+                    verified.broken[index] = reason
+                if progress is not None:
+                    progress(index + 1)
+    return verified
 
 
 def find_broken(paths: Sequence[Path], progress: Callable[[int], None] | None = None) -> dict[int, str]:
@@ -80,30 +117,29 @@ def find_broken(paths: Sequence[Path], progress: Callable[[int], None] | None = 
     Returns:
         Index of the path → reason in a few words, such as "truncated".
     """
-    broken: dict[int, str] = {}
-    # Batches keep the queue short, so that Ctrl-C ends a long check at once.
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for begin in range(0, len(paths), _BATCH):
-            for index, reason in enumerate(pool.map(_why_broken, paths[begin : begin + _BATCH]), begin):
-                if reason is not None:
-                    broken[index] = reason
-                if progress is not None:
-                    progress(index + 1)
-    return broken
+    return verify_images(paths, progress).broken
 
 
 def content_hash(path: str | Path) -> str:
     """Fingerprint of a file's bytes (BLAKE2b, 32 hex digits): the same for copies under other names."""
     with _as_sentences(path), Path(path).open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hashlib.file_digest(file, _new_hash).hexdigest()
 
 
-def _why_broken(path: Path) -> str | None:
+def _new_hash(contents: bytes = b"") -> "hashlib.blake2b":
+    return hashlib.blake2b(contents, digest_size=16)
+
+
+def _verify(path: Path) -> tuple[str, str | None]:
+    code = ""
     try:
-        load_image(path, at_least=1)
+        with _as_sentences(path):
+            contents = path.read_bytes()
+            code = _new_hash(contents).hexdigest()
+            _decode(path, io.BytesIO(contents), at_least=1)
     except _BrokenImageError as error:
-        return error.reason
-    return None
+        return code, error.reason
+    return code, None
 
 
 def _prepare(path: str | Path, start: bytes) -> None:

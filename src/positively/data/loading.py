@@ -4,6 +4,8 @@ Every draw is a function of (seed, epoch, image), so that a resumed run sees wha
 processes see together what one would alone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from positively.data.transforms import ImageTransform
-from positively.errors import ImageError
+from positively.errors import ConfigError, ImageError, option
 from positively.labels import LabelTable
 
 # Label tables up to this size are made dense once, where batches are asked for thousands of times.
@@ -25,40 +27,65 @@ Key = tuple[int, int]
 """Epoch and row of one sample."""
 
 
+def random_stream(seed: int, epoch: int, *row: int) -> np.random.Generator:
+    """The random numbers of one purpose: (seed, epoch) orders an epoch, (seed, epoch, row) augments one image of it."""
+    return np.random.default_rng([seed, epoch, *row])
+
+
 @dataclass(frozen=True)
 class Batch:
-    """What one process sees in one step: inputs (images or kept features), label states, rows of the table."""
+    """What one process sees in one step: inputs (images or features), label states, rows of the table."""
 
     inputs: Tensor
     states: Tensor
     rows: Tensor
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """Same batch on a device; from pinned memory, ``non_blocking`` lets the copy run beside other work."""
+        parts = (self.inputs, self.states, self.rows)
+        return Batch(*(part.to(device, non_blocking=non_blocking) for part in parts))
+
+    def pin_memory(self) -> Batch:
+        """Same batch in memory from which a GPU copies on its own; the loader calls this."""
+        return Batch(self.inputs.pin_memory(), self.states.pin_memory(), self.rows.pin_memory())
 
 
 class TrainBatchSampler:
     """Rows of every batch of an epoch, as this process sees them.
 
     The order is shuffled anew each epoch. Batches are full: the class statistics of a PU loss are taken over them; the
-    few images left over at the end of an epoch have their turn in another. Each process takes one even-sized piece of
-    every batch, so that mixup's pairs (neighbours in the batch) stay on one process and do not depend on their number.
+    few images left over at the end of an epoch have their turn in another.
+
+    Mixup's pairs are neighbours in the batch, (0, 1), (2, 3) and so on. They are dealt as evenly as possible over the
+    processes, in contiguous pieces, so that a pair stays on one process and does not depend on their number; the single
+    image that an odd batch leaves over goes to the last process. All pieces together are the batch of one process.
     """
 
     def __init__(self, rows: int, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
-        self.rows, self.seed, self.rank = rows, seed, rank
-        whole = 2 * world
-        self.batch_size = max(min(batch_size, rows) // whole * whole, whole)
-        self.share = self.batch_size // world
+        if batch_size < 2 * world:
+            raise ConfigError(
+                f"A batch of {batch_size} is too small: each process ({world} in all) needs two images. "
+                f"Pass {option('batch_size', 2 * world)} or more."
+            )
+        self.rows, self.seed = rows, seed
+        self.batch_size = max(min(batch_size, rows), 2 * world)
+        pairs = self.batch_size // 2
+        ends = [2 * (process * pairs // world) for process in range(world)] + [self.batch_size]
+        self.piece = range(ends[rank], ends[rank + 1])
+        """Positions in the batch that this process takes."""
         self.epoch, self.skip = 0, 0
 
     def __len__(self) -> int:
         return max(self.rows // self.batch_size, 1) - self.skip
 
     def __iter__(self) -> Iterator[list[Key]]:
-        order = np.random.default_rng([self.seed, self.epoch]).permutation(self.rows)
-        # Fewer images than processes can share evenly: begin again from the first.
+        order = random_stream(self.seed, self.epoch).permutation(self.rows)
+        # Fewer images than two for each process: begin again from the first.
         order = np.resize(order, max(self.rows, self.batch_size))
         for step in range(self.skip, self.skip + len(self)):
-            start = step * self.batch_size + self.rank * self.share
-            yield [(self.epoch, int(row)) for row in order[start : start + self.share]]
+            start = step * self.batch_size
+            rows = order[start + self.piece.start : start + self.piece.stop]
+            yield [(self.epoch, row) for row in rows.tolist()]
 
 
 class SequentialBatchSampler:
@@ -87,11 +114,11 @@ class ImageDataset(Dataset[Any]):
     def pixels(self, epoch: int, row: int) -> npt.NDArray[np.uint8]:
         """Pixels of one image as this epoch sees it."""
         path = self.table.root / self.table.images[row]
-        generator = None if epoch < 0 else np.random.default_rng([self.seed, epoch, row])
+        generator = None if epoch < 0 else random_stream(self.seed, epoch, row)
         try:
             return self.transform(path, generator)
         except ImageError as error:
-            raise ImageError(f"{self.table.place(row)}: {error}") from None
+            raise ImageError(f"{self.table.place(row)}: {error.message}") from None
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch | ImageError:
         """One whole batch. An unreadable image comes back as its error, whole: a worker would bury the sentence."""
@@ -114,7 +141,7 @@ class FeatureRows(Protocol):
 
 
 class FeatureDataset(Dataset[Any]):
-    """Features of a table's images, kept in memory or mapped from disk.
+    """Features of a table's images, held in memory or mapped from disk.
 
     ``places`` says which row of the features belongs to each image of the table, if not the same one.
     """
@@ -138,6 +165,11 @@ class FeatureDataset(Dataset[Any]):
         return Batch(inputs, torch.from_numpy(states), torch.tensor(rows))
 
 
+def _whole_batch(batch: Any) -> Any:
+    """Nothing to collate: the datasets make whole batches. A function, since workers that are spawned pickle it."""
+    return batch
+
+
 def make_loader(
     samples: ImageDataset | FeatureDataset, order: TrainBatchSampler | SequentialBatchSampler, workers: int = 0
 ) -> Iterator[Batch]:
@@ -145,7 +177,7 @@ def make_loader(
     loader: DataLoader[Any] = DataLoader(
         samples,
         batch_sampler=order,
-        collate_fn=lambda batch: batch,
+        collate_fn=_whole_batch,
         num_workers=workers if isinstance(samples, ImageDataset) else 0,
         pin_memory=torch.cuda.is_available(),
     )

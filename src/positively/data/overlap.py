@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from positively.data.images import content_hash
 from positively.errors import TableError, and_more
@@ -9,9 +10,16 @@ from positively.labels import LabelTable
 
 
 def image_hashes(table: LabelTable) -> list[str]:
-    """Content hash of every image of a table."""
+    """Content hash of every image: those the table carries, or else read from the files."""
+    if table.hashes is not None:
+        return list(table.hashes)
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(content_hash, table.paths))
+
+
+def with_hashes(table: LabelTable) -> LabelTable:
+    """Same table with the content hash of every image; no work where it carries them already."""
+    return table if table.hashes is not None else replace(table, hashes=image_hashes(table))
 
 
 def refuse_overlap(parts: Mapping[str, LabelTable]) -> None:
