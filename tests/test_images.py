@@ -228,11 +228,11 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     two_halves().save(tmp_path / "a.tif", compression="tiff_lzw")
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    kept = [load_image(tmp_path / name) for name in ("a.tif", "whole.png", "whole.jpg")]
+    images = [load_image(tmp_path / name) for name in ("a.tif", "whole.png", "whole.jpg")]
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         find_broken([tmp_path / name for name in files])
-    assert len(os.listdir("/proc/self/fd")) == before and kept  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) == before and images  # noqa: PTH208
 
 
 def test_copies_have_one_hash_and_others_do_not(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ from scipy import sparse
 from positively.data.names import Naming
 from positively.data.options import ReadOptions
 from positively.data.places import hint, locate
+from positively.data.problems import Report
 from positively.data.records import Records
-from positively.errors import ImageError, TableError
+from positively.errors import ImageError, TableError, option
 from positively.labels import NEGATIVE, POSITIVE, LabelState
 
 _BLOCK = 4_000_000
+# Examples beside the first that a message names.
+_EXAMPLES = 5
 
 Place = Callable[[int], str]
 
@@ -31,12 +34,15 @@ class Gathered:
     notes: list[str]
 
 
-def gather_images(records: Records, root: Path, options: ReadOptions, place: Place) -> Gathered:
+def gather_images(records: Records, root: Path, options: ReadOptions, place: Place, report: Report) -> Gathered:
     """Unite the lines of each image, and look whether it lies below ``root``."""
     found = locate(records.images, root)
     missing = [i for i, name in enumerate(found) if name is None]
-    if missing and (not options.skip_missing or len(missing) == len(found)):
-        raise _not_found(records, missing, root, place)
+    if missing:
+        error = _not_found(records, missing, root, place, options.skip_missing)
+        if len(missing) == len(found):
+            raise error
+        report("missing images", error, skipped=options.skip_missing)
     rows: dict[str, int] = {}
     firsts: list[int] = []
     repeats: list[tuple[int, int]] = []
@@ -49,38 +55,47 @@ def gather_images(records: Records, root: Path, options: ReadOptions, place: Pla
             firsts.append(record)
         else:
             repeats.append((firsts[row], record))
-    splits = _one_split_each(records, repeats, firsts, place)
+    splits = _one_split_each(records, repeats, firsts, place, report)
     notes = [] if records.is_long else _tell_repeats(records, repeats)
     if missing:
         count = len({records.images[i] for i in missing})
-        notes.append(f"Images left out because they are not there (--skip-missing): {count:,}.")
+        notes.append(f"Images left out because they are not there ({option('skip_missing', True)}): {count:,}.")
     lines = np.array([records.lines[record] for record in firsts], dtype=np.int64)
     return Gathered(list(rows), lines, splits, row_of, notes)
 
 
-def _not_found(records: Records, missing: Sequence[int], root: Path, place: Place) -> ImageError:
-    first = records.images[missing[0]]
-    more = len({records.images[i] for i in missing}) - 1
-    others = f" ({more:,} more like this)" if more else ""
-    way_out = "Pass --images DIR." if len(missing) == len(records.images) else "Pass --images DIR, or --skip-missing."
+def _not_found(records: Records, missing: Sequence[int], root: Path, place: Place, is_skipped: bool) -> ImageError:
+    first, *others = dict.fromkeys(records.images[i] for i in missing)
+    way_out = f" Pass {option('images', 'DIR')}"
+    if len(missing) < len(records.images):
+        way_out = "" if is_skipped else f"{way_out}, or {option('skip_missing', True)}"
     return ImageError(
-        f"{place(records.lines[missing[0]])}: image '{first}' not found under {root.as_posix().rstrip('/')}/{others}."
-        f"{hint(first, root)} {way_out}"
+        f"{place(records.lines[missing[0]])}: image '{first}' not found under {root.as_posix().rstrip('/')}/"
+        f"{_like_this(others)}.{hint(first, root)}{way_out}{'.' if way_out else ''}"
     )
 
 
+def _like_this(others: Sequence[str]) -> str:
+    """Count what else a message is about, and name some of it."""
+    listed = ", ".join(others[:_EXAMPLES]) + (" …" if len(others) > _EXAMPLES else "")
+    return f" ({len(others):,} more like this: {listed})" if others else ""
+
+
 def _one_split_each(
-    records: Records, repeats: Sequence[tuple[int, int]], firsts: Sequence[int], place: Place
+    records: Records, repeats: Sequence[tuple[int, int]], firsts: Sequence[int], place: Place, report: Report
 ) -> list[str] | None:
-    if records.splits is None:
+    splits, images, lines = records.splits, records.images, records.lines
+    if splits is None:
         return None
-    for first, again in repeats:
-        if records.splits[first] != records.splits[again]:
-            raise TableError(
-                f"{place(records.lines[again])}: image '{records.images[again]}' belongs to '{records.splits[again]}' "
-                f"here and to '{records.splits[first]}' on line {records.lines[first]}. Keep it in one of them."
-            )
-    return [records.splits[record] for record in firsts]
+    torn = [(first, again) for first, again in repeats if splits[first] != splits[again]]
+    if torn:
+        (first, again), others = torn[0], dict.fromkeys(images[again] for _, again in torn)
+        error = TableError(
+            f"{place(lines[again])}: image '{images[again]}' belongs to '{splits[again]}' here and to "
+            f"'{splits[first]}' on line {lines[first]}{_like_this(list(others)[1:])}. Keep it in one of them."
+        )
+        report("images in two splits", error)
+    return [splits[record] for record in firsts]
 
 
 def _tell_repeats(records: Records, repeats: Sequence[tuple[int, int]]) -> list[str]:
@@ -95,31 +110,35 @@ def _tell_repeats(records: Records, repeats: Sequence[tuple[int, int]]) -> list[
 
 
 def build_matrix(
-    records: Records, gathered: Gathered, naming: Naming, blank: LabelState, place: Place
+    records: Records, gathered: Gathered, naming: Naming, blank: LabelState, place: Place, report: Report
 ) -> sparse.csr_array:
-    """Sparse *state − blank*; what one line calls there and another absent is an error."""
+    """Sparse *state − blank*; what one line calls there and another absent is a problem, and else unknown."""
     record, spelling, state = records.entries
     width = np.int64(max(len(naming.classes), 1))
     columns, differences = [np.zeros(0, np.int32)], [np.zeros(0, np.int8)]
     filled = np.zeros(len(gathered.images), dtype=np.int64)
+    clashes: list[_Clash] = []
     for block in _blocks(record, gathered.row_of):
         key = gathered.row_of[record[block]] * width + naming.class_of[spelling[block]]
-        kept = (gathered.row_of[record[block]] >= 0) & (naming.class_of[spelling[block]] >= 0)
-        members, key, said = record[block][kept], key[kept], state[block][kept]
+        counted = (gathered.row_of[record[block]] >= 0) & (naming.class_of[spelling[block]] >= 0)
+        members, key, said = record[block][counted], key[counted], state[block][counted]
         order = np.argsort(key, kind="stable")
         members, key, said = members[order], key[order], said[order]
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         there = np.bitwise_or.reduceat(said == POSITIVE, starts) if len(key) else np.zeros(0, np.bool_)
         absent = np.bitwise_or.reduceat(said == NEGATIVE, starts) if len(key) else np.zeros(0, np.bool_)
-        if np.any(there & absent):
-            same = key == key[starts[there & absent][0]]
-            name = naming.classes[int(key[same][0] % width)]
-            raise _contradiction(records, members[same], said[same], name, place)
+        for start in starts[there & absent]:
+            same = key == key[start]
+            of_it, name = members[same], naming.classes[int(key[start] % width)]
+            positive, negative = (int(of_it[said[same] == state][0]) for state in (POSITIVE, NEGATIVE))
+            clashes.append(_Clash(name, records.images[positive], records.lines[positive], records.lines[negative]))
         difference = there.astype(np.int8) - absent.astype(np.int8) - np.int8(blank)
         key, difference = key[starts][difference != 0], difference[difference != 0]
         columns.append((key % width).astype(np.int32))
         differences.append(difference)
         filled += np.bincount(key // width, minlength=len(filled))
+    if clashes:
+        report("contradictions", _contradiction(clashes, place))
     column, begins = np.concatenate(columns), np.concatenate([[0], np.cumsum(filled)])
     # 32 bits do for the classes; and for the positions as long as there are fewer than 2³¹ of them.
     index = np.int32 if len(column) < np.iinfo(np.int32).max else np.int64
@@ -140,17 +159,22 @@ def _blocks(record: npt.NDArray[np.int32], row_of: npt.NDArray[np.int64]) -> Ite
         begin = end
 
 
-def _contradiction(
-    records: Records,
-    members: npt.NDArray[np.int32],
-    states: npt.NDArray[np.int8],
-    name: str,
-    place: Place,
-) -> TableError:
-    there, absent = int(members[states == POSITIVE][0]), int(members[states == NEGATIVE][0])
-    first, later = sorted((records.lines[there], records.lines[absent]))
-    lines = place(first) if first == later else f"{place(first)} and {later}"
+@dataclass(frozen=True)
+class _Clash:
+    """A tag that is said to be there on one line and to be absent on another, or on the same."""
+
+    tag: str
+    image: str
+    line_there: int
+    line_absent: int
+
+
+def _contradiction(clashes: Sequence[_Clash], place: Place) -> TableError:
+    first, *others = clashes
+    upper, lower = sorted((first.line_there, first.line_absent))
+    lines = place(upper) if upper == lower else f"{place(upper)} and {lower}"
+    more = _like_this([f"'{clash.tag}' in '{clash.image}'" for clash in others])
     return TableError(
-        f"{lines}: '{name}' is said to be there and to be absent in image '{records.images[there]}'. "
+        f"{lines}: '{first.tag}' is said to be there and to be absent in image '{first.image}'{more}. "
         "Keep one of the two."
     )

@@ -11,8 +11,9 @@ from scipy import sparse
 from positively.data.finishing import Draft, finish, fixed_classes, tell_size
 from positively.data.names import name_classes, read_aliases, same
 from positively.data.options import ReadOptions
+from positively.data.problems import Report, stop
 from positively.data.records import Records
-from positively.errors import TableError, and_more
+from positively.errors import TableError, and_more, option
 from positively.labels import NEGATIVE, UNKNOWN, LabelState, LabelTable
 
 _PUBLISHED = {
@@ -46,7 +47,7 @@ class Benchmark:
 
 
 def benchmark_table(
-    found: Benchmark, options: ReadOptions, classes: Sequence[str] | None
+    found: Benchmark, options: ReadOptions, classes: Sequence[str] | None, report: Report = stop
 ) -> tuple[LabelTable, list[str]]:
     """Make the table of a benchmark and tell what it holds.
 
@@ -55,25 +56,26 @@ def benchmark_table(
         options: How to read it.
         classes: Exactly these classes in this order; wins over ``options.classes``. A class that the benchmark does
             not annotate is unknown throughout, since nobody looked for it.
+        report: What to do with a problem after which reading can go on; unless told, raise it.
     """
     fixed = fixed_classes(options, classes)
     aliases = read_aliases(Path(options.aliases)) if options.aliases is not None else {}
     official = tuple(dict.fromkeys(aliases.get(same(name), name) for name in found.classes))
     records, empty = _records(found, options)
     asked = official if fixed is None else fixed
-    naming = name_classes(records.spellings, aliases, asked, options.unknown_tags == "ignore", found.place)
+    naming = name_classes(records.spellings, aliases, asked, options.unknown_tags == "ignore", found.place, report)
     # The official classes stay even where a small part shows none of them: masks and heads count on their number.
     keeps = fixed is not None or options.min_count <= 1
     draft = Draft(records, naming, found.root, NEGATIVE, found.source, found.place, keeps, found.unit == "line")
-    table, notes = finish(draft, options)
+    table, notes = finish(draft, options, report)
     lacking = np.setdiff1d(np.arange(len(naming.classes)), naming.class_of)
     if len(lacking):
         table = _with_unknown_columns(table, lacking)
         listed = and_more([f"'{naming.classes[i]}'" for i in lacking])
         notes.append(f"Classes that {found.name} does not annotate, unknown throughout: {listed}.")
     if empty and options.empty_images == "drop":
-        notes.insert(0, f"Images without any object were left out (--empty-images drop): {empty:,}.")
-    complete = "Complete: what is not annotated is negative, whatever --blank says."
+        notes.insert(0, f"Images without any object were left out ({option('empty_images', 'drop')}): {empty:,}.")
+    complete = f"Complete: what is not annotated is negative, whatever {option('blank')} says."
     unknown = table.total(UNKNOWN)
     told = [f"{found.source}: {found.name}.", *found.notes, *_tell_published(found), tell_size(table)]
     return table, [*told, f"{complete} Unknown labels: {unknown:,}." if unknown else complete, *notes]
@@ -136,12 +138,12 @@ def choose_year(years: Collection[int], asked: int | None, where: str) -> tuple[
     """
     there = " and ".join(map(str, sorted(years)))
     if asked is None and len(years) > 1:
-        raise TableError(f"{where} holds the years {there}. Say which one is meant: --year {max(years)}.")
+        raise TableError(f"{where} holds the years {there}. Say which one is meant: {option('year', max(years))}.")
     if asked is None:
         (only,) = years
         return only, [f"Year {only}: the only one in {where}."]
     if asked not in years:
         raise TableError(
-            f"{where}: there is no year {asked}, only {there}. Pass --year {max(years)}, or get the other."
+            f"{where}: there is no year {asked}, only {there}. Pass {option('year', max(years))}, or get the other."
         )
     return asked, []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from positively.errors import TableError
+from positively.errors import TableError, option
 
 Code = Literal["positive", "zero", "negative", "blank"]
 
@@ -78,7 +78,9 @@ def find_syntax(cells: Iterable[str], asked: str | None, pairs: bool) -> TagSynt
 
 def _asked_syntax(separator: str) -> TagSyntax:
     if not separator:
-        raise TableError("--separator is empty. Pass the character that stands between two tags, such as ';'.")
+        raise TableError(
+            f"{option('separator')} is empty. Pass the character that stands between two tags, such as ';'."
+        )
     if separator.isspace() and separator != "\n":
         name = "blanks" if separator == " " else "tabs"
     else:

@@ -10,7 +10,8 @@ from positively.data.benchmark import Benchmark, benchmark_table, choose_year, r
 from positively.data.finishing import image_folder
 from positively.data.options import ReadOptions
 from positively.data.places import locate, tidy
-from positively.errors import ImageError, TableError, and_more
+from positively.data.problems import Report, stop
+from positively.errors import ImageError, TableError, and_more, option
 from positively.labels import POSITIVE, LabelState, LabelTable
 
 _DEFAULTS = ReadOptions()
@@ -18,11 +19,14 @@ _NAME = re.compile(r"instances_([a-z]+)(\d{4})\.json")
 _AGAIN = "Download it again"
 _LISTS = ("images", "annotations", "categories")
 # Everything else, the outlines above all, is thrown away while the file is parsed: it is nearly all of its bulk.
-_KEPT = {*_LISTS, "id", "name", "file_name", "image_id", "category_id", "caption", "keypoints"}
+_READ_KEYS = {*_LISTS, "id", "name", "file_name", "image_id", "category_id", "caption", "keypoints"}
 
 
 def read_coco(
-    path: str | Path, options: ReadOptions = _DEFAULTS, classes: Sequence[str] | None = None
+    path: str | Path,
+    options: ReadOptions = _DEFAULTS,
+    classes: Sequence[str] | None = None,
+    report: Report = stop,
 ) -> tuple[LabelTable, list[str]]:
     """Read COCO instances: the json file, or the folder that holds ``annotations/instances_<part><year>.json``.
 
@@ -30,6 +34,7 @@ def read_coco(
         path: The json file or the folder.
         options: How to read it: ``part``, ``year`` and ``empty_images`` are for this format.
         classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
+        report: What to do with a problem after which reading can go on; unless told, raise it.
 
     Returns:
         The table (classes in the order of their ids, images in that of the file), and the lines that tell about it.
@@ -47,16 +52,17 @@ def read_coco(
     name = f"COCO {match[2]} {match[1]}" if match else "annotations in the format of COCO"
     root = _image_root(file, match[1] + match[2] if match else None, images, options)
     found = Benchmark(name, file.name, "image", root, names, images, range(1, len(images) + 1), labels, notes)
-    return benchmark_table(found, options, classes)
+    return benchmark_table(found, options, classes, report)
 
 
 def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:
     if not path.is_dir():
         match = _NAME.fullmatch(path.name)
-        for option, asked, said in zip(("part", "year"), (options.part, options.year), (1, 2), strict=True):
-            if asked is not None and (match is None or match[said] != str(asked)):
+        for name, asked, group in zip(("part", "year"), (options.part, options.year), (1, 2), strict=True):
+            if asked is not None and (match is None or match[group] != str(asked)):
                 raise TableError(
-                    f"{path}: --{option} {asked} does not fit the name of this file. Leave it out, or pass the folder."
+                    f"{path}: {option(name, asked)} does not fit the name of this file. "
+                    "Leave it out, or pass the folder."
                 )
         return path, []
     folder, part = path / "annotations", options.part or "train"
@@ -67,10 +73,11 @@ def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:
         there = (
             f"there are {and_more([match[0] for match in found] or files, 8)}" if files else "there is no json in it"
         )
-        test = " COCO publishes no labels of its test images: score on --part val." if part == "test" else ""
+        way_out = f" COCO publishes no labels of its test images: score on {option('part', 'val')}."
+        test = way_out if part == "test" else ""
         raise TableError(
             f"{folder}: no instances_{part}{options.year or '<year>'}.json, but {there}.{test} "
-            "Pass --part, or unpack the annotations again."
+            f"Pass {option('part')}, or unpack the annotations again."
         )
     year, notes = choose_year(years, options.year, f"{folder} for the part {part}")
     return folder / f"instances_{part}{year}.json", notes
@@ -80,7 +87,7 @@ def _load(file: Path) -> dict[str, list[Any]]:
     """The three lists of the file, or a sentence that says what it is instead."""
     text = read_file(file, _AGAIN)
     try:
-        parts = json.loads(text, object_hook=lambda entry: {key: entry[key] for key in _KEPT & entry.keys()})
+        parts = json.loads(text, object_hook=lambda entry: {key: entry[key] for key in _READ_KEYS & entry.keys()})
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise TableError(f"{file} {where}: the file is cut off, or no JSON ({error.msg}). {_AGAIN}.") from None
@@ -167,4 +174,6 @@ def _image_root(file: Path, subset: str | None, images: Sequence[str], options: 
         if folder.is_dir() and any(name is not None for name in locate(images, folder)):
             return folder
     looked = ", ".join(f"{folder.as_posix().rstrip('/')}/" for folder in named or folders)
-    raise ImageError(f"{file.name}: none of its {len(images):,} images lies in {looked}. Pass --images DIR.")
+    raise ImageError(
+        f"{file.name}: none of its {len(images):,} images lies in {looked}. Pass {option('images', 'DIR')}."
+    )

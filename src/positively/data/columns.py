@@ -8,7 +8,7 @@ from positively.data.cells import state_code
 from positively.data.dialect import RawTable
 from positively.data.images import is_image_name
 from positively.data.options import ReadOptions
-from positively.errors import TableError
+from positively.errors import TableError, option
 
 _SAMPLED_ROWS = 1000
 
@@ -132,7 +132,7 @@ class _Finder:
             if self.columns[i].name == name.strip():
                 return i
         raise TableError(
-            f"{self.raw.source}: --{role}-column '{name}' is not there. "
+            f"{self.raw.source}: {option(f'{role}_column', name)} is not there. "
             f"The columns are {', '.join(repr(column.name) for column in self.columns)}."
         )
 
@@ -184,5 +184,6 @@ class _Finder:
         return TableError(
             f"{self.raw.source}: {found} cannot be understood. A table has (1) an image and one column of tags "
             "(image,tags), (2) an image and one column a class, with 1, 0, -1 or nothing in it (image,cat,dog), or "
-            "(3) one image-tag pair a line (image,tag). Name the columns so, or pass --image-column and --tags-column."
+            "(3) one image-tag pair a line (image,tag). Name the columns so, or pass "
+            f"{option('image_column')} and {option('tags_column')}."
         )

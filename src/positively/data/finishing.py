@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from positively.data.assemble import Place, build_matrix, gather_images
-from positively.data.images import find_broken
+from positively.data.images import verify_images
 from positively.data.names import Naming, read_classes
 from positively.data.options import ReadOptions
+from positively.data.problems import Report, stop
 from positively.data.records import Records
-from positively.errors import ImageError, TableError, and_more
+from positively.errors import ImageError, TableError, and_more, option
 from positively.labels import POSITIVE, LabelState, LabelTable
 
 
@@ -33,7 +34,7 @@ class Draft:
 
 
 def fixed_classes(options: ReadOptions, classes: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Classes that code or ``--classes`` asks for, in this order; None to take those of the file."""
+    """Classes that code or the options ask for, in this order; None to take those of the file."""
     if classes is None:
         return read_classes(Path(options.classes)) if options.classes is not None else None
     twice = [name for name, count in Counter(classes).items() if count > 1]
@@ -44,16 +45,19 @@ def fixed_classes(options: ReadOptions, classes: Sequence[str] | None) -> tuple[
 
 
 def image_folder(options: ReadOptions) -> Path | None:
-    """Folder that ``--images`` names, which has to be there; None where it is not given."""
+    """Folder that the options name, which has to be there; None where it is not given."""
     if options.images is None:
         return None
     if not Path(options.images).is_dir():
-        raise TableError(f"--images {options.images}: there is no such folder. Pass the folder that holds the images.")
+        named = option("images", options.images)
+        raise TableError(f"{named}: there is no such folder. Pass the folder that holds the images.")
     return Path(options.images)
 
 
-def finish(draft: Draft, options: ReadOptions) -> tuple[LabelTable, list[str]]:
+def finish(draft: Draft, options: ReadOptions, report: Report = stop) -> tuple[LabelTable, list[str]]:
     """Look for the images, put the table together, and leave out what the options say.
+
+    Images are decoded last: whatever else can be wrong is told without the wait.
 
     Returns:
         The table, and the lines that tell what was united, left out and rare.
@@ -62,24 +66,20 @@ def finish(draft: Draft, options: ReadOptions) -> tuple[LabelTable, list[str]]:
         TableError: The labels contradict one another, or nothing is left to learn from.
         ImageError: Images are missing or broken, and the options do not say to leave them out.
     """
-    gathered = gather_images(draft.records, draft.root, options, draft.place)
+    gathered = gather_images(draft.records, draft.root, options, draft.place, report)
     table = LabelTable(
         gathered.images,
         draft.naming.classes,
-        build_matrix(draft.records, gathered, draft.naming, draft.blank, draft.place),
+        build_matrix(draft.records, gathered, draft.naming, draft.blank, draft.place, report),
         draft.blank,
         draft.root,
         gathered.splits,
         gathered.lines if draft.has_lines else None,
         draft.source,
     )
-    table, broken = _leave_out_broken(table, options)
+    _lasting_classes(table, options.min_count, draft.keeps_classes)
+    table, broken = _leave_out_broken(table, options, report)
     table, rare = _leave_out_rare(table, options.min_count, draft.keeps_classes)
-    if not table.counts(POSITIVE).any():
-        raise TableError(
-            f"{draft.source}: no image carries any tag, so there is nothing to learn from. "
-            "Check the columns and the classes, and --min-count."
-        )
     return table, [*draft.naming.notes, *gathered.notes, *broken, *rare, *_tell_parts(table)]
 
 
@@ -91,25 +91,41 @@ def tell_size(table: LabelTable) -> str:
     return f"{len(table):,} images, {len(table.classes):,} classes, {tags.mean():.1f} tags an image{without}."
 
 
-def _leave_out_broken(table: LabelTable, options: ReadOptions) -> tuple[LabelTable, list[str]]:
-    broken = find_broken(table.paths) if options.verify else {}
+def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -> tuple[LabelTable, list[str]]:
+    if not options.verify:
+        return table, []
+    verified = verify_images(table.paths)
+    table, broken = replace(table, hashes=verified.hashes), verified.broken
     if not broken:
         return table, []
     listed = [f"'{table.images[row]}' ({table.place(row)}: {reason})" for row, reason in broken.items()]
-    if not options.skip_broken:
-        raise ImageError(
-            f"{len(broken):,} of {len(table):,} images cannot be decoded: {and_more(listed)}. "
-            "Repair them, or pass --skip-broken."
-        )
-    kept = np.setdiff1d(np.arange(len(table)), list(broken))
-    if not len(kept):
-        raise ImageError(f"{table.source}: none of the images can be decoded: {and_more(listed)}.")
-    return table.select(kept), [
-        f"Images left out because they cannot be decoded (--skip-broken): {len(broken):,}, {and_more(listed, 3)}."
+    whole = np.setdiff1d(np.arange(len(table)), list(broken))
+    if not len(whole):
+        raise ImageError(f"{table.source}: none of the images can be decoded: {and_more(listed)}. Repair them.")
+    skip = option("skip_broken", True)
+    way_out = "" if options.skip_broken else f" Repair them, or pass {skip}."
+    count = f"{len(broken):,} of {len(table):,} images"
+    error = ImageError(f"{table.source}: {count} cannot be decoded: {and_more(listed)}.{way_out}")
+    report("broken images", error, skipped=options.skip_broken)
+    return table.select(whole), [
+        f"Images left out because they cannot be decoded ({skip}): {len(broken):,}, {and_more(listed, 3)}."
     ]
 
 
+def _lasting_classes(table: LabelTable, min_count: int, keeps_classes: bool) -> tuple[str, ...]:
+    """Classes that stay; some image has to carry one of them."""
+    counts = table.counts(POSITIVE)
+    lasting = [name for name, count in zip(table.classes, counts, strict=True) if count >= max(min_count, 1)]
+    if not counts.any() or not (lasting or keeps_classes):
+        raise TableError(
+            f"{table.source}: no image carries any tag, so there is nothing to learn from. "
+            f"Check the columns and the classes, and {option('min_count')}."
+        )
+    return table.classes if keeps_classes else tuple(lasting)
+
+
 def _leave_out_rare(table: LabelTable, min_count: int, keeps_classes: bool) -> tuple[LabelTable, list[str]]:
+    lasting = _lasting_classes(table, min_count, keeps_classes)
     counts = table.counts(POSITIVE)
     without = [f"'{name}'" for name, count in zip(table.classes, counts, strict=True) if not count]
     if keeps_classes:
@@ -117,9 +133,8 @@ def _leave_out_rare(table: LabelTable, min_count: int, keeps_classes: bool) -> t
     notes = [f"Classes that no image carries were left out: {and_more(without)}."] if without else []
     rare = [f"'{name}' {count}" for name, count in zip(table.classes, counts, strict=True) if 0 < count < min_count]
     if rare:
-        notes.append(f"Tags on fewer than {min_count} images were left out (--min-count): {and_more(rare)}.")
-    kept = [name for name, count in zip(table.classes, counts, strict=True) if count >= max(min_count, 1)]
-    return (table.with_classes(kept) if len(kept) < len(table.classes) else table), notes
+        notes.append(f"Tags on fewer than {min_count} images were left out ({option('min_count')}): {and_more(rare)}.")
+    return (table.with_classes(lasting) if len(lasting) < len(table.classes) else table), notes
 
 
 def _tell_parts(table: LabelTable) -> list[str]:

@@ -11,9 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.data.dialect import find_delimiter, parse_rows, read_text
-from positively.errors import TableError, and_more
+from positively.data.problems import Report, stop
+from positively.errors import TableError, and_more, option
 
 LEFT_OUT = -1
+
+
+class UnknownTagsError(TableError):
+    """Tags that are not among the classes, with all of their names."""
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,7 @@ def name_classes(
     fixed: Sequence[str] | None,
     ignore_unknown: bool,
     place: Callable[[int], str],
+    report: Report = stop,
 ) -> Naming:
     """Give each spelling its class.
 
@@ -106,6 +116,7 @@ def name_classes(
         fixed: Exactly these classes in this order; None to take those found, in alphabetical order.
         ignore_unknown: Leave out tags that are not among the fixed classes, in place of stopping.
         place: Words for a line of the file.
+        report: What to do about tags that are not among the fixed classes.
     """
     named = [aliases.get(same(name), name) for name in spellings.names]
     if fixed is None:
@@ -118,7 +129,7 @@ def name_classes(
     else:
         classes = tuple(fixed)
         class_of = _find_fixed(named, classes)
-        notes = _check_unknown(spellings, class_of, classes, ignore_unknown, place)
+        notes = _check_unknown(spellings, class_of, classes, ignore_unknown, place, report)
     notes = _tell_merged(spellings, aliases, classes, class_of) + notes
     return Naming(classes, np.array(class_of, dtype=np.int64).reshape(-1), notes)
 
@@ -151,21 +162,27 @@ def _check_unknown(
     classes: Sequence[str],
     ignore_unknown: bool,
     place: Callable[[int], str],
+    report: Report,
 ) -> list[str]:
     unknown = sorted((i for i, found in enumerate(class_of) if found == LEFT_OUT), key=lambda i: spellings.lines[i])
     if not unknown:
         return []
-    if ignore_unknown:
-        listed = and_more([f"'{spellings.names[i]}'" for i in unknown])
-        return [f"Tags that are not among the classes, ignored: {listed}."]
-    first = spellings.names[unknown[0]]
+    names = [spellings.names[i] for i in unknown]
+    where = place(spellings.lines[unknown[0]])
+    error = UnknownTagsError(_unknown_sentence(names, classes, where, ignore_unknown), names)
+    report("unknown tags", error, skipped=ignore_unknown)
+    return [f"Tags that are not among the classes, ignored: {and_more([repr(name) for name in names])}."]
+
+
+def _unknown_sentence(names: Sequence[str], classes: Sequence[str], where: str, is_ignored: bool) -> str:
     by_key = {same(name): name for name in classes}
-    near = difflib.get_close_matches(same(first), by_key, n=1)
+    near = [] if is_ignored else difflib.get_close_matches(same(names[0]), by_key, n=1)
     hint = f"; did you mean '{by_key[near[0]]}'?" if near else "."
-    more = f" ({len(unknown) - 1} more like this.)" if len(unknown) > 1 else ""
-    raise TableError(
-        f"{place(spellings.lines[unknown[0]])}: the tag '{first}' is not among the {len(classes)} classes{hint}{more} "
-        "Correct it, add it to the classes, or pass --unknown-tags ignore."
+    more = f" ({len(names) - 1} more like this: {and_more(names[1:])}.)" if len(names) > 1 else ""
+    way_out = "" if is_ignored else f", or pass {option('unknown_tags', 'ignore')}"
+    return (
+        f"{where}: the tag '{names[0]}' is not among the {len(classes)} classes{hint}{more} "
+        f"Correct it{',' if way_out else ' or'} add it to the classes{way_out}."
     )
 
 

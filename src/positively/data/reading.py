@@ -1,10 +1,11 @@
-"""The one door: whatever holds labels, a file or a folder → label table."""
+"""The one way in: whatever holds labels, a file or a folder → label table."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from positively.data.coco import read_coco
 from positively.data.options import ReadOptions
+from positively.data.problems import Report, stop
 from positively.data.table import read_table
 from positively.data.voc import find_years, is_home, read_voc
 from positively.errors import TableError
@@ -14,7 +15,10 @@ _DEFAULTS = ReadOptions()
 
 
 def read_labels(
-    path: str | Path, options: ReadOptions = _DEFAULTS, classes: Sequence[str] | None = None
+    path: str | Path,
+    options: ReadOptions = _DEFAULTS,
+    classes: Sequence[str] | None = None,
+    report: Report = stop,
 ) -> tuple[LabelTable, list[str]]:
     """Read a table of tags, COCO annotations or PASCAL VOC, whichever lies there.
 
@@ -22,9 +26,10 @@ def read_labels(
         path: CSV, TSV or Parquet file; COCO json, or the folder with its ``annotations``; VOCdevkit or a year of it.
         options: How to read it.
         classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
+        report: What to do with a problem after which reading can go on; unless told, raise it.
 
     Returns:
-        The table, and the lines that tell what was understood.
+        The table, and the lines that tell what was understood (options in them are marked, as in errors).
 
     Raises:
         TableError: It is none of these, or cannot be understood.
@@ -32,16 +37,16 @@ def read_labels(
     """
     path = Path(path)
     if path.suffix.lower() == ".json":
-        return read_coco(path, options, classes)
+        return read_coco(path, options, classes, report)
     if not path.is_dir():
-        return read_table(path, options, classes)
+        return read_table(path, options, classes, report)
     # VOC's folder is called Annotations, which some disks do not tell from COCO's annotations.
     if any((path / "annotations").glob("instances_*.json")):
-        return read_coco(path, options, classes)
+        return read_coco(path, options, classes, report)
     if path.absolute().name == "VOCdevkit" or is_home(path) or find_years(path):
-        return read_voc(path, options, classes)
+        return read_voc(path, options, classes, report)
     if (path / "annotations").is_dir():
-        return read_coco(path, options, classes)
+        return read_coco(path, options, classes, report)
     raise TableError(
         f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 or "
         "ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV or Parquet file that holds the tags."

@@ -16,7 +16,7 @@ from positively.data.dialect import RawTable
 from positively.data.names import Spellings, clean
 from positively.data.options import ReadOptions
 from positively.data.places import tidy
-from positively.errors import TableError
+from positively.errors import TableError, option
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState
 
 # Characters of a cell that are shown in a message.
@@ -141,7 +141,7 @@ def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
     elif syntax.one_a_cell and (example := next((cell for cell in cells_of_tags if " " in cell.strip()), None)):
         records.notes.append(
             f"Each cell was read as one tag, such as '{example.strip()}'; if blanks separate the tags, "
-            "pass --separator ' '."
+            f"pass {option('separator')} ' '."
         )
     return records
 
@@ -204,7 +204,7 @@ def _read_class_columns(raw: RawTable, layout: Layout, options: ReadOptions) -> 
     if len(records.codes) == 4 and options.zero == options.blank == "unknown":
         raise TableError(
             f"{raw.source} holds 1, 0, -1 and blank cells, so 0 and blank may mean different things. Pass "
-            "--zero negative if 0 says that the tag was checked and is absent, or --blank negative if an empty cell "
-            "says so; if both are unknown, replace the 0s by blanks."
+            f"{option('zero', 'negative')} if 0 says that the tag was checked and is absent, or "
+            f"{option('blank', 'negative')} if an empty cell says so; if both are unknown, replace the 0s by blanks."
         )
     return records

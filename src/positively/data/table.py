@@ -9,14 +9,19 @@ from positively.data.finishing import Draft, finish, fixed_classes, image_folder
 from positively.data.names import name_classes, read_aliases
 from positively.data.options import ReadOptions
 from positively.data.parquet import is_parquet, read_raw_parquet
+from positively.data.problems import Report, stop
 from positively.data.records import Records, read_records
+from positively.errors import option
 from positively.labels import NEGATIVE, UNKNOWN, LabelTable
 
 _DEFAULTS = ReadOptions()
 
 
 def read_table(
-    path: str | Path, options: ReadOptions = _DEFAULTS, classes: Sequence[str] | None = None
+    path: str | Path,
+    options: ReadOptions = _DEFAULTS,
+    classes: Sequence[str] | None = None,
+    report: Report = stop,
 ) -> tuple[LabelTable, list[str]]:
     """Read a table of tags in any of the three usual shapes.
 
@@ -26,6 +31,7 @@ def read_table(
         path: CSV, TSV or Parquet file.
         options: How to read it.
         classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
+        report: What to do with a problem after which reading can go on; unless told, raise it.
 
     Returns:
         The table, and the lines that tell what was understood.
@@ -40,10 +46,10 @@ def read_table(
     raw = _open(path)
     records = read_records(raw, find_layout(raw, options), options)
     aliases = read_aliases(Path(options.aliases)) if options.aliases is not None else {}
-    naming = name_classes(records.spellings, aliases, fixed, options.unknown_tags == "ignore", raw.place)
+    naming = name_classes(records.spellings, aliases, fixed, options.unknown_tags == "ignore", raw.place, report)
     blank = NEGATIVE if options.blank == "negative" else UNKNOWN
     draft = Draft(records, naming, root, blank, raw.source, raw.place, keeps_classes=fixed is not None)
-    table, notes = finish(draft, options)
+    table, notes = finish(draft, options, report)
     told = [_tell_file(raw, records), *records.notes, tell_size(table), *_tell_states(records, options, table)]
     return table, told + notes
 
@@ -65,7 +71,8 @@ def _tell_states(records: Records, options: ReadOptions, table: LabelTable) -> l
     else:
         told.append(f"A tag that is not there is {options.blank}.")
     if "zero" in records.codes:
-        hint = "" if options.zero == "negative" else " (if it says that the tag is absent, pass --zero negative)"
+        way_out = f" (if it says that the tag is absent, pass {option('zero', 'negative')})"
+        hint = "" if options.zero == "negative" else way_out
         told.append(f"0 is {options.zero}{hint}.")
     if table.blank == UNKNOWN and (absences := table.total(NEGATIVE)):
         told.append(f"Verified absences: {absences:,}.")

@@ -7,8 +7,9 @@ from pathlib import Path
 from positively.data.benchmark import Benchmark, benchmark_table, choose_year
 from positively.data.finishing import image_folder
 from positively.data.options import ReadOptions
+from positively.data.problems import Report, stop
 from positively.data.voc_labels import CLASSES, UNPACK, read_lists, read_rows, read_xml
-from positively.errors import TableError
+from positively.errors import TableError, option
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
 
 PARTS = ("train", "val", "trainval", "test")
@@ -18,7 +19,10 @@ _DIFFICULT = {"unknown": UNKNOWN, "negative": NEGATIVE, "positive": POSITIVE}
 
 
 def read_voc(
-    path: str | Path, options: ReadOptions = _DEFAULTS, classes: Sequence[str] | None = None
+    path: str | Path,
+    options: ReadOptions = _DEFAULTS,
+    classes: Sequence[str] | None = None,
+    report: Report = stop,
 ) -> tuple[LabelTable, list[str]]:
     """Read a part of PASCAL VOC: ``VOCdevkit``, or one year of it such as ``VOCdevkit/VOC2007``.
 
@@ -26,6 +30,7 @@ def read_voc(
         path: The folder.
         options: How to read it: ``part``, ``year``, ``difficult`` and ``empty_images`` are for this format.
         classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
+        report: What to do with a problem after which reading can go on; unless told, raise it.
 
     Returns:
         The table (images in the order of ``ImageSets/Main/<part>.txt``), and the lines that tell about it.
@@ -56,7 +61,7 @@ def read_voc(
         [_states(seen, _DIFFICULT[options.difficult]) for seen in sightings],
         notes,
     )
-    return benchmark_table(found, options, classes)
+    return benchmark_table(found, options, classes, report)
 
 
 def year_of(folder: Path) -> int | None:
@@ -81,7 +86,9 @@ def _find_home(path: Path, asked: int | None) -> tuple[Path, list[str]]:
         raise TableError(f"{path}: there is no such folder. Pass VOCdevkit, or VOC2007 in it.")
     if is_home(path):
         if asked is not None and asked != year_of(path):
-            raise TableError(f"{path}: --year {asked} is not this folder. Leave it out, or pass the folder VOCdevkit.")
+            raise TableError(
+                f"{path}: {option('year', asked)} is not this folder. Leave it out, or pass the folder VOCdevkit."
+            )
         return path, []
     years = find_years(path)
     if not years:
@@ -93,7 +100,7 @@ def _find_home(path: Path, asked: int | None) -> tuple[Path, list[str]]:
 def _read_order(lists: Path, part: str) -> tuple[str, list[int], list[str]]:
     """The list of the images: its name, and its lines and images."""
     if part not in PARTS:
-        raise TableError(f"--part {part}: VOC has the parts {', '.join(PARTS)}.")
+        raise TableError(f"{option('part', part)}: VOC has the parts {', '.join(PARTS)}.")
     if not lists.is_dir():
         raise TableError(f"{lists}: there is no such folder, and it should hold the lists of the images. {UNPACK}.")
     plain = lists / f"{part}.txt"
@@ -103,7 +110,7 @@ def _read_order(lists: Path, part: str) -> tuple[str, list[int], list[str]]:
         there = [name for name in PARTS if any(lists.glob(f"{name}.txt")) or any(lists.glob(f"*_{name}.txt"))]
         raise TableError(
             f"{lists}: no list of the part {part} (looked for {plain.name} and {files[1].name}); "
-            f"there are {', '.join(there) or 'no others'}. Pass --part, or get the images of that part."
+            f"there are {', '.join(there) or 'no others'}. Pass {option('part')}, or get the images of that part."
         )
     rows = read_rows(file, 1 if file == plain else 2)
     return file.name, [line for line, _ in rows], [words[0] for _, words in rows]
