@@ -5,6 +5,7 @@ import io
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import positively.data.assemble
+import positively.data.finishing
+from positively.data.images import content_hash
 from positively.data.options import ReadOptions
+from positively.data.overlap import image_hashes, with_hashes
 from positively.data.table import read_table
-from positively.errors import ImageError, PositivelyError, TableError, in_shell
+from positively.errors import ImageError, LabelError, PositivelyError, TableError, in_shell
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
 
 
@@ -458,6 +462,94 @@ def test_a_large_table_is_put_together_in_blocks(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(positively.data.assemble, "_BLOCK", 2)
     assert read(folder, content, zero="negative")[0].states().tolist() == whole.states().tolist()
     assert whole.states().tolist() == [[-1, 1, 1], [1, -1, -1], [1, -1, 1], [-1, -1, -1], [-1, 1, -1]]
+
+
+def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(folder: Path) -> None:
+    before = csv.field_size_limit()
+    tags = [f"tag number {i:05d}" for i in range(18_000)]
+    cell = ";".join(tags)
+    assert len(cell) > 300_000 > before
+    table, notes = read(folder, f"image,tags\na.jpg,{cell}\nb.jpg,cat\n")
+    assert len(table.classes) == 18_001 and table.counts(POSITIVE).sum() == 18_001
+    assert "separated by ';'" in notes
+    assert csv.field_size_limit() == before, "other code of the process keeps its limit"
+    with pytest.raises(TableError):
+        read(folder, 'image,tags\na.jpg,"cat\n')
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize("gap", ["nan", "NaN", "None", "<NA>", " nan "])
+def test_an_empty_cell_as_pandas_writes_it_is_no_tag_and_is_said(folder: Path, gap: str) -> None:
+    table, notes = read(folder, f"image,tags\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,{gap}\n")
+    assert states(table) == CAT_DOG
+    assert f"Cells that pandas writes for an empty one, read as no tag: '{gap.strip()}' 1." in notes
+    listed, notes = read(folder, f"image,tags\na.jpg,\"['cat', 'dog']\"\nb.jpg,['dog']\nc.jpg,{gap}\n")
+    assert states(listed) == CAT_DOG and "written as lists" in notes
+    columns, _ = read(folder, f"image,cat,dog\na.jpg,1,1\nb.jpg,{gap},1\nc.jpg,{gap},{gap}\n")
+    assert states(columns) == CAT_DOG
+    # Only a whole cell is a gap: as one of several tags, it is what somebody wrote.
+    assert read(folder, f"image,tags\na.jpg,cat;{gap}\n")[0].classes == ("cat", gap.strip())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_count": -1}, "min_count must be a whole number at least 0, not -1"),
+        ({"min_count": "2"}, "min_count must be a whole number"),
+        ({"blank": "maybe"}, "blank must be 'unknown' or 'negative', not 'maybe'"),
+        ({"verify": "no"}, "verify must be True or False"),
+        ({"tags_column": "x"}, "tags_column='x' is not there"),
+        ({"separator": ""}, "separator is empty"),
+        ({"images": "nowhere"}, "images='nowhere': there is no such folder"),
+        ({"aliases": "nowhere.csv"}, r"nowhere\.csv: not found"),
+        ({"classes": "nowhere.txt"}, r"nowhere\.txt: not found"),
+        ({"min_count": 3}, "nothing to learn from"),
+    ],
+)
+def test_options_are_checked_before_any_image_is_decoded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], message: str
+) -> None:
+    def decoded(*_: object) -> None:
+        pytest.fail("an image was decoded before the options were checked")
+
+    monkeypatch.setattr(positively.data.finishing, "verify_images", decoded)
+    (folder / "tags.csv").write_text("image,tags\na.jpg,cat\nb.jpg,cat;dog\n")
+    with pytest.raises(PositivelyError, match=message):
+        read_table(folder / "tags.csv", ReadOptions(**options))  # type: ignore[arg-type]
+
+
+def test_paths_may_be_given_as_paths(folder: Path) -> None:
+    (folder / "classes.txt").write_text("cat\n")
+    table, _ = read(folder, "image,tags\na.jpg,cat\n", images=folder, classes=None)
+    assert table.root == folder
+    assert ReadOptions(classes=folder / "classes.txt").classes == str(folder / "classes.txt")  # type: ignore[arg-type]
+
+
+def test_the_content_of_images_is_hashed_as_they_are_verified_and_travels_with_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i, name in enumerate("abcd"):
+        Image.new("RGB", (4, 4), (i // 2, 0, 0)).save(tmp_path / f"{name}.png")
+    (tmp_path / "c.png").write_bytes(b"")
+    (tmp_path / "tags.csv").write_text("image,tags\na.png,cat\nb.png,cat;dog\nc.png,cat\nd.png,dog\n")
+    assert read_table(tmp_path / "tags.csv", ReadOptions(verify=False))[0].hashes is None
+    opened: list[str] = []
+    real = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or real(path))
+    table, _ = read_table(tmp_path / "tags.csv", ReadOptions(skip_broken=True))
+    assert sorted(name for name in opened if name.endswith("png")) == ["a.png", "b.png", "c.png", "d.png"]
+    expected = [content_hash(tmp_path / f"{name}.png") for name in "abd"]
+    assert table.hashes == expected and expected[0] == expected[1] != expected[2]
+    assert table.select([2, 0]).hashes == [expected[2], expected[0]]
+    assert table.with_known_ratio(0.5).with_classes(["dog"]).positives_only().hashes == expected
+    # Nobody reads the files again.
+    (tmp_path / "d.png").unlink()
+    assert image_hashes(table) == expected and with_hashes(table) is table
+    plain = replace(table.select([0, 1]), hashes=None)
+    assert plain.digest() == table.select([0, 1]).digest()
+    assert with_hashes(plain).hashes == expected[:2]
+    with pytest.raises(LabelError, match="3 images do not fit 2 content hashes"):
+        replace(table, hashes=expected[:2])
 
 
 # ------------------------------------------------------------------------------------------------------ properties

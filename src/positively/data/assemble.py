@@ -127,10 +127,10 @@ def build_matrix(
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         there = np.bitwise_or.reduceat(said == POSITIVE, starts) if len(key) else np.zeros(0, np.bool_)
         absent = np.bitwise_or.reduceat(said == NEGATIVE, starts) if len(key) else np.zeros(0, np.bool_)
-        for start in starts[there & absent]:
-            same = key == key[start]
-            of_it, name = members[same], naming.classes[int(key[start] % width)]
-            positive, negative = (int(of_it[said[same] == state][0]) for state in (POSITIVE, NEGATIVE))
+        ends = np.append(starts[1:], len(key))
+        for start, end in zip(starts[there & absent], ends[there & absent], strict=True):
+            name, run = naming.classes[int(key[start] % width)], slice(start, end)
+            positive, negative = (int(members[run][said[run] == mark][0]) for mark in (POSITIVE, NEGATIVE))
             clashes.append(_Clash(name, records.images[positive], records.lines[positive], records.lines[negative]))
         difference = there.astype(np.int8) - absent.astype(np.int8) - np.int8(blank)
         key, difference = key[starts][difference != 0], difference[difference != 0]

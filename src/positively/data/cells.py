@@ -14,7 +14,7 @@ Code = Literal["positive", "zero", "negative", "blank"]
 _WORDS: dict[str, Code] = {
     **dict.fromkeys(("x", "yes", "y", "true", "t", "✓", "✔"), "positive"),
     **dict.fromkeys(("no", "n", "false", "f"), "zero"),
-    **dict.fromkeys(("", "nan", "na", "n/a", "null", "none"), "blank"),
+    **dict.fromkeys(("", "nan", "na", "n/a", "<na>", "null", "none"), "blank"),
 }
 _NUMBERS: dict[float, Code] = {1.0: "positive", 0.0: "zero", -1.0: "negative"}
 
@@ -22,6 +22,9 @@ _SEPARATORS = {";": "';'", "|": "'|'", "\n": "line breaks", ",": "','"}
 _ESCAPED = {"\\n": "\n", "\\t": "\t"}
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _SIDE_BY_SIDE = re.compile(r"['\"]\s+['\"]")
+
+EMPTY_IN_PANDAS = frozenset({"nan", "NaN", "None", "<NA>"})
+"""What pandas writes for a cell without anything in it, once it has been made text."""
 
 Splitter = Callable[[str], list[str]]
 

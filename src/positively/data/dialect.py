@@ -3,21 +3,27 @@
 import codecs
 import csv
 import io
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from positively.data.images import is_image_name
 from positively.errors import TableError
+
+if TYPE_CHECKING:
+    import _csv
 
 Row = tuple[int, list[str]]
 
 _DELIMITERS = ",;\t|"
 _SNIFFED_ROWS = 50
 _SNIFFED_CHARACTERS = 1 << 20
-# A cell may hold thousands of tags; the limit of the csv module is 131,072 characters.
-_LONGEST_CELL = 1 << 27
+_ROWS_AT_ONCE = 1000
+_LIMIT_LOCK = threading.Lock()
 _SIGNATURES = {
     b"PK\x03\x04": "is a spreadsheet or an archive, not text. Open it and save it as CSV",
     b"\xd0\xcf\x11\xe0": "is an Excel workbook, not text. Open it and save it as CSV",
@@ -101,20 +107,44 @@ def read_raw_text(path: Path) -> RawTable:
 
 def parse_rows(text: str, delimiter: str, source: str) -> Iterator[Row]:
     """Rows that hold anything, each with the line on which it begins (a quoted cell may span several)."""
-    csv.field_size_limit(_LONGEST_CELL)
     # Strict, because a quotation mark that is never closed would otherwise swallow the rest of the file in silence.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    numbered = _numbered(reader, source)
+    while True:
+        with _cells_of_any_length():
+            rows = list(islice(numbered, _ROWS_AT_ONCE))
+        if not rows:
+            return
+        for line, cells in rows:
+            if any(cell and not cell.isspace() for cell in cells) and not _is_excel_hint(line, cells, delimiter):
+                yield line, cells
+
+
+def _numbered(reader: "_csv.Reader", source: str) -> Iterator[Row]:
     line = 1
     try:
         for cells in reader:
-            if any(cell and not cell.isspace() for cell in cells) and not _is_excel_hint(line, cells, delimiter):
-                yield line, cells
+            yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
         raise TableError(
             f"{source} line {line}: the quotation marks do not match ({error}). "
             "Close the mark, or write it twice where it belongs to the text."
         ) from None
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Lift the limit of the csv module (131,072 characters a cell), which is one for the whole process, and restore it.
+
+    A cell may hold thousands of tags. Nothing of the program's own code runs meanwhile, and no second reader of ours.
+    """
+    with _LIMIT_LOCK:
+        limit = csv.field_size_limit(2**31 - 1)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(limit)
 
 
 def find_delimiter(text: str) -> str:
@@ -131,7 +161,8 @@ def find_delimiter(text: str) -> str:
 
 def _score(start: str, delimiter: str) -> tuple[bool, float, float, int]:
     reader = csv.reader(io.StringIO(start, newline=""), delimiter=delimiter)
-    rows = [cells for cells in islice(reader, _SNIFFED_ROWS) if cells]
+    with _cells_of_any_length():
+        rows = [cells for cells in islice(reader, _SNIFFED_ROWS) if cells]
     if not rows or len(rows[0]) < 2:
         return False, 0.0, 0.0, 0
     with_image = sum(any(is_image_name(cell.strip()) for cell in cells) for cells in rows)

@@ -1,7 +1,11 @@
 """How tags are to be read. Light on purpose: the command line imports it to print its help."""
 
+import os
 from dataclasses import dataclass
 from typing import Literal
+
+from positively.errors import option
+from positively.options import Index, check_value, kinds_of
 
 READABLE = "CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit"
 """What can be read, as the help of the command line says it."""
@@ -33,7 +37,7 @@ class ReadOptions:
     """Text file with one class a line: exactly these classes in this order; another tag in the table is an error."""
     unknown_tags: Literal["error", "ignore"] = "error"
     """What to do with a tag that is not among the given classes."""
-    min_count: int = 1
+    min_count: Index = 1
     """Leave out tags that fewer images than this carry."""
     skip_missing: bool = False
     """Leave out images that are not there, and count them, in place of stopping."""
@@ -49,3 +53,11 @@ class ReadOptions:
     """COCO and VOC: whether images without any object stay."""
     difficult: Literal["unknown", "negative", "positive"] = "unknown"
     """VOC: what a class is that an image shows only as 'difficult'; the official protocol does not score it."""
+
+    def __post_init__(self) -> None:
+        for name in ("images", "aliases", "classes"):
+            value = getattr(self, name)
+            if isinstance(value, os.PathLike):
+                object.__setattr__(self, name, os.fspath(value))
+        for name, kind in kinds_of(type(self)).items():
+            check_value(option(name), getattr(self, name), kind)

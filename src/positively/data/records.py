@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from positively.data.cells import Code, TagSyntax, find_syntax, state_code
+from positively.data.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax, state_code
 from positively.data.columns import SPLITS, Layout
 from positively.data.dialect import RawTable
 from positively.data.names import Spellings, clean
@@ -117,6 +117,8 @@ def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int
 def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
     tag_columns = [column for column in (layout.tags, layout.absent) if column is not None]
     cells_of_tags = [cells[column] for _, cells in raw.rows() for column in tag_columns]
+    gaps = Counter(text for cell in cells_of_tags if (text := cell.strip()) in EMPTY_IN_PANDAS)
+    cells_of_tags = [cell for cell in cells_of_tags if cell.strip() not in EMPTY_IN_PANDAS] if gaps else cells_of_tags
     syntax = find_syntax(cells_of_tags, options.separator, pairs=layout.state is not None)
     records = Records(f"one column of tags, {syntax.wording}", notes=list(syntax.notes))
     zero, blank = _MEANINGS[options.zero], _MEANINGS[options.blank]
@@ -134,6 +136,9 @@ def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
             records.add(() if state == UNKNOWN == blank else tags, state)
         if layout.absent is not None:
             records.add(_split(raw, line, syntax, cells[layout.absent]), NEGATIVE)
+    if gaps:
+        listed = ", ".join(f"'{text}' {count:,}" for text, count in gaps.items())
+        records.notes.append(f"Cells that pandas writes for an empty one, read as no tag: {listed}.")
     repeats = len(set(records.images)) < len(records.images)
     records.is_long = layout.state is not None or (syntax.one_a_cell and repeats)
     if records.is_long and syntax.one_a_cell:
@@ -147,6 +152,8 @@ def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
 
 
 def _split(raw: RawTable, line: int, syntax: TagSyntax, cell: str) -> list[str]:
+    if cell.strip() in EMPTY_IN_PANDAS:
+        return []
     try:
         return syntax.split(cell)
     except ValueError:
