@@ -1,7 +1,19 @@
 """``positively check``: the machine, a table, its splits and overlaps, without training."""
 
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from positively.cli.parsing import Parser, take
 from positively.data.options import READABLE, ReadOptions
+from positively.errors import ConfigError, in_shell, option
+
+if TYPE_CHECKING:
+    from positively.data.inspection import Inspection
+    from positively.data.problems import Problem
+    from positively.labels import LabelTable
 
 
 def parser() -> Parser:
@@ -17,39 +29,93 @@ def parser() -> Parser:
         help=READABLE,
     )
     made.add_argument("--test", type=str | None, default=None, help="test table: no image of it may be in TABLE")
+    made.add_argument(
+        "--write_aliases",
+        type=str | None,
+        default=None,
+        help="CSV file to be written, for --aliases: tags of TABLE that look alike, to be merged under one name",
+    )
     made.add_argument("--method", type=str | None, default=None, help="list the options of a method, and stop")
     made.add_group(ReadOptions)
     return made
 
 
 def main(arguments: list[str]) -> int:
-    """Check and say."""
+    """Look, and tell everything at once; 2 if anything would stop a training."""
     values = parser().parse(arguments)
     if values.method:
         from positively.methods import method_options
 
         print(f"Options of {values.method}: {', '.join(method_options(values.method))}.")
         return 0
+    reading = take(ReadOptions, values)
+    out = Path(values.write_aliases) if values.write_aliases else None
+    if out and values.table is None:
+        raise ConfigError(f"{option('write_aliases')} compares the tags of a table. Pass TABLE too.")
+    if out and out.exists():
+        raise ConfigError(f"{option('write_aliases', str(out))}: the file is there, and stays. Name another one.")
+    _tell_machine()
+    if values.table is None:
+        return 0
+
+    from positively.data.inspection import find_overlap, inspect_labels
+
+    found = inspect_labels(values.table, reading)
+    _show(found.notes)
+    problems, parts = found.problems, _parts(values.table, found.table)
+    if values.test:
+        classes = None if found.table is None else found.table.classes
+        test = inspect_labels(values.test, reading, classes, to_learn_from=False)
+        _show(test.notes)
+        problems, parts = problems + test.problems, parts | _parts(option("test", values.test), test.table, whole=True)
+    overlap = find_overlap(parts)
+    if len(parts) > 1 and not overlap:
+        _show([f"No image stands in two of: {', '.join(parts)}."])
+    _tell_problems(problems + overlap)
+    if out:
+        _write_aliases(out, found, reading)
+    return 2 if any(problem.stops_training for problem in problems + overlap) else 0
+
+
+def _tell_machine() -> None:
     from positively.runs.folder import environment
 
     machine = environment()
     print(f"Python {machine['python']} on {machine['platform']}, {machine['cores']} cores")
     print(", ".join(f"{name} {version}" for name, version in machine["packages"].items()))
     print(f"GPUs: {', '.join(machine['gpus']) or 'none; training takes depth probe unless told otherwise'}")
-    if values.table is None:
-        return 0
 
-    from positively.data.overlap import refuse_overlap
-    from positively.data.reading import read_labels
 
-    reading = take(ReadOptions, values)
-    table, notes = read_labels(values.table, reading)
-    print("\n" + "\n".join(notes))
-    parts = {values.table: table} if table.splits is None else {p: table.split(p) for p in sorted(set(table.splits))}
-    if values.test:
-        test, notes = read_labels(values.test, reading, classes=table.classes)
-        print("\n" + "\n".join(notes))
-        parts[f"--test {values.test}"] = test
-    refuse_overlap(parts)
-    print(f"\nNo image stands in two of: {', '.join(parts)}." if len(parts) > 1 else "\nEverything is in order.")
-    return 0
+def _parts(name: str, table: LabelTable | None, whole: bool = False) -> dict[str, LabelTable]:
+    """The splits of a table by their names, or the table as one."""
+    if table is None:
+        return {}
+    return {name: table} if whole or table.splits is None else {p: table.split(p) for p in sorted(set(table.splits))}
+
+
+def _show(lines: list[str]) -> None:
+    if lines:
+        print("\n" + in_shell("\n".join(lines)), flush=True)
+
+
+def _tell_problems(problems: list[Problem]) -> None:
+    stopping = [f"- {problem.sentence}" for problem in problems if problem.stops_training]
+    others = [f"- {problem.sentence}" for problem in problems if not problem.stops_training]
+    if stopping:
+        print("\n" + in_shell("\n".join(["This would stop a training:", *stopping])), file=sys.stderr, flush=True)
+    if others:
+        _show(["This is worth a look:", *others])
+    if not problems:
+        _show(["Everything is in order."])
+
+
+def _write_aliases(out: Path, found: Inspection, reading: ReadOptions) -> None:
+    from positively.data.names import read_aliases, write_aliases
+
+    if not found.aliases:
+        _show([f"No tags look alike, so {out} was not written."])
+        return
+    # Those in use come along, so that the new file can take the place of the old one.
+    known = read_aliases(Path(reading.aliases)) if reading.aliases is not None else {}
+    write_aliases(out, known, found.aliases)
+    _show([f"{out}: {len(found.aliases)} tags to be merged. Look through it, then pass {option('aliases', str(out))}."])

@@ -57,7 +57,7 @@ def gather_images(records: Records, root: Path, options: ReadOptions, place: Pla
             repeats.append((firsts[row], record))
     splits = _one_split_each(records, repeats, firsts, place, report)
     notes = [] if records.is_long else _tell_repeats(records, repeats)
-    if missing:
+    if missing and options.skip_missing:
         count = len({records.images[i] for i in missing})
         notes.append(f"Images left out because they are not there ({option('skip_missing', True)}): {count:,}.")
     lines = np.array([records.lines[record] for record in firsts], dtype=np.int64)

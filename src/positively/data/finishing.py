@@ -107,9 +107,8 @@ def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -
     count = f"{len(broken):,} of {len(table):,} images"
     error = ImageError(f"{table.source}: {count} cannot be decoded: {and_more(listed)}.{way_out}")
     report("broken images", error, skipped=options.skip_broken)
-    return table.select(whole), [
-        f"Images left out because they cannot be decoded ({skip}): {len(broken):,}, {and_more(listed, 3)}."
-    ]
+    note = f"Images left out because they cannot be decoded ({skip}): {len(broken):,}, {and_more(listed, 3)}."
+    return table.select(whole), [note] if options.skip_broken else []
 
 
 def _lasting_classes(table: LabelTable, min_count: int, keeps_classes: bool) -> tuple[str, ...]:

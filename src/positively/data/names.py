@@ -1,6 +1,8 @@
 """Spellings of tags → classes: what differs only in case or blanks is one name, and aliases are merged."""
 
+import csv
 import difflib
+import io
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +15,7 @@ import numpy.typing as npt
 from positively.data.dialect import find_delimiter, parse_rows, read_text
 from positively.data.problems import Report, stop
 from positively.errors import TableError, and_more, option
+from positively.files import write_text
 
 LEFT_OUT = -1
 
@@ -87,6 +90,14 @@ def read_aliases(path: Path) -> dict[str, str]:
             )
         lines.setdefault(key, line)
     return {key: _follow(key, names, f"{path.name} line {lines[key]}") for key in names}
+
+
+def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
+    """Write alias → name as :func:`read_aliases` reads it; for an alias that is given twice, the last counts."""
+    names = {same(alias): (alias, name) for given in aliases for alias, name in given.items()}
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("alias", "name"), *names.values()])
+    write_text(path, text.getvalue())
 
 
 def _follow(key: str, names: Mapping[str, str], place: str) -> str:
@@ -171,7 +182,8 @@ def _check_unknown(
     where = place(spellings.lines[unknown[0]])
     error = UnknownTagsError(_unknown_sentence(names, classes, where, ignore_unknown), names)
     report("unknown tags", error, skipped=ignore_unknown)
-    return [f"Tags that are not among the classes, ignored: {and_more([repr(name) for name in names])}."]
+    listed = and_more([f"'{name}'" for name in names])
+    return [f"Tags that are not among the classes, ignored: {listed}."] if ignore_unknown else []
 
 
 def _unknown_sentence(names: Sequence[str], classes: Sequence[str], where: str, is_ignored: bool) -> str:

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from positively.data.images import content_hash
+from positively.data.problems import Report, stop
 from positively.errors import TableError, and_more
 from positively.labels import LabelTable
 
@@ -22,12 +23,15 @@ def with_hashes(table: LabelTable) -> LabelTable:
     return table if table.hashes is not None else replace(table, hashes=image_hashes(table))
 
 
-def refuse_overlap(parts: Mapping[str, LabelTable]) -> None:
-    """Raise if a file's content stands in two of the parts; the sentence names the files."""
+def refuse_overlap(parts: Mapping[str, LabelTable], report: Report = stop) -> None:
+    """Raise (or ``report``) if a file's content stands in two of the parts; the sentence names the files."""
     seen: dict[str, tuple[str, str]] = {}
     for part, table in parts.items():
         names = dict(zip(image_hashes(table), table.images, strict=True))
-        refuse_known(names, seen, part)
+        try:
+            refuse_known(names, seen, part)
+        except TableError as error:
+            report("overlap", error)
         seen |= {code: (part, image) for code, image in names.items()}
 
 

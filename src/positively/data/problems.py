@@ -38,7 +38,10 @@ class Collected:
     """Remember every problem, and let the reader go on."""
 
     problems: list[Problem] = field(default_factory=list)
+    errors: list[PositivelyError] = field(default_factory=list)
+    """The same as the reader made them."""
 
     def __call__(self, kind: str, error: PositivelyError, skipped: bool = False) -> None:
         """Remember this one."""
         self.problems.append(Problem(kind, error.message, stops_training=not skipped))
+        self.errors.append(error)
