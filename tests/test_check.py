@@ -102,7 +102,10 @@ def test_a_table_without_any_problem_is_in_order(folder: Path, capsys: Capture) 
     ("rows", "sentence"),
     [
         (["a.png,cat"], "a single photo, from which nothing can be learned"),
-        ([*GOOD, "d.png,bird"], "classes with a single photo: 'bird' (1 of 3)"),
+        (
+            [*GOOD, "d.png,bird"],
+            "classes with a single photo: 'bird' (1 of 3). Tag more photos, or leave them out: --min-count 2.",
+        ),
         ([*GOOD, "d.png,"], "1 of 4 photos carry no tag: 'd.png'"),
         ([*GOOD, "d.png,cats", "e.png,cats"], "look alike: 'cats' (2) and 'cat' (2)"),
     ],
@@ -122,6 +125,8 @@ def test_what_the_options_leave_out_is_told_and_stops_nothing(folder: Path, caps
     words = ("--skip-missing", "--skip-broken", "--unknown-tags", "ignore", "--classes", folder / "classes.txt")
     code, out, err = check(capsys, table, *words)
     assert code == 0 and not err and "in order" not in out
+    (folder / "classes.txt").write_text("cat\ndog\nzebra\n")
+    assert "no photo at all: 'zebra' (1 of 3). Tag more photos, or take such" in check(capsys, table, *words)[1]
     for sentence in ("image 'gone.png' not found", "1 of 5 images cannot be decoded", "the tag 'bird' is not among"):
         assert sentence in out
     assert "or pass" not in out

@@ -127,7 +127,7 @@ def build_matrix(
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         there = np.bitwise_or.reduceat(said == POSITIVE, starts) if len(key) else np.zeros(0, np.bool_)
         absent = np.bitwise_or.reduceat(said == NEGATIVE, starts) if len(key) else np.zeros(0, np.bool_)
-        ends = np.append(starts[1:], len(key))
+        ends = np.append(starts, len(key))[1:]
         for start, end in zip(starts[there & absent], ends[there & absent], strict=True):
             name, run = naming.classes[int(key[start] % width)], slice(start, end)
             positive, negative = (int(members[run][said[run] == mark][0]) for mark in (POSITIVE, NEGATIVE))

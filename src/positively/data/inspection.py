@@ -60,10 +60,11 @@ def inspect_labels(
     aliases = nearest_classes(unknown, table.classes)
     problems = [*collected.problems, *_copies(table)]
     if to_learn_from:
-        # Whoever gives the classes means them.
-        alike = find_lookalikes(table) if classes is None and options.classes is None else {}
+        has_given_classes = classes is not None or options.classes is not None
+        # Whoever gives the classes means each of them.
+        alike = {} if has_given_classes else find_lookalikes(table)
         aliases |= alike
-        problems += [*_lookalikes(table, alike), *_too_little(table)]
+        problems += [*_lookalikes(table, alike), *_too_little(table, has_given_classes)]
     return Inspection(table, notes, problems, aliases)
 
 
@@ -86,18 +87,19 @@ def _lookalikes(table: LabelTable, alike: Mapping[str, str]) -> list[Problem]:
     return [Problem("look-alike tags", sentence, stops_training=False)]
 
 
-def _too_little(table: LabelTable) -> list[Problem]:
+def _too_little(table: LabelTable, has_given_classes: bool) -> list[Problem]:
     """Classes and photos that say too little to learn from."""
     found = []
     counts = table.counts(POSITIVE)
     if len(table) == 1:
         found.append(f"{table.source}: a single photo, from which nothing can be learned. Add more.")
+    leave_out = "take such classes off the list" if has_given_classes else f"leave them out: {option('min_count', 2)}"
     for number, words in ((0, "no photo at all"), (1, "a single photo")):
         rare = [f"'{table.classes[i]}'" for i in np.flatnonzero(counts == number)]
         if rare:
             found.append(
                 f"{table.source}: classes with {words}: {and_more(rare)} ({len(rare):,} of {len(counts):,}). "
-                f"Tag more photos, or leave such classes out: {option('min_count', 2)}."
+                f"Tag more photos, or {leave_out}."
             )
     # In a complete table, no tag says that nothing is there.
     empty: list[int] = np.flatnonzero(np.diff(table.offsets.indptr) == 0).tolist()
