@@ -119,7 +119,7 @@ def test_the_written_configuration_repeats_the_run(unbroken, positively, tmp_pat
 
 def test_a_folder_with_a_run_is_not_overwritten(unbroken, tags):
     before = (unbroken / "model.safetensors").stat().st_mtime_ns
-    with pytest.raises(RunError, match=r"already holds a run. Pass --resume auto"):
+    with pytest.raises(RunError, match=r"already holds a run. Pass resume='auto'"):
         po.fit(tags, out=str(unbroken), **TINY)
     with pytest.raises(RunError, match=r"other settings: .*seed 0 \(now 5\)"):
         po.fit(tags, out=str(unbroken), resume="auto", seed=5, options={"gamma": 0.3}, **TINY | {"ema": 0.9})
@@ -199,7 +199,7 @@ def test_an_unfinished_or_absent_run_says_so(tmp_path):
         po.Run(tmp_path / "none").predict(["a.jpg"])
     (tmp_path / "begun" / "checkpoint").mkdir(parents=True)
     (tmp_path / "begun" / "checkpoint" / "last").touch()
-    with pytest.raises(RunError, match="--resume auto"):
+    with pytest.raises(RunError, match="resume='auto'"):
         po.Run(tmp_path / "begun").predict(["a.jpg"])
 
 

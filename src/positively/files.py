@@ -1,26 +1,57 @@
 """Writing files so that nothing is ever half written."""
 
+from __future__ import annotations
+
+import errno
 import json
 import os
+import re
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from positively.errors import FileError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+# torch and safetensors write by themselves and have no errno: their words tell a failed write from a bug.
+_TORCH_WRITER = re.compile(r"inline_container\.cc|PytorchStreamWriter")
+_SAFETENSORS_WRITER = re.compile(r"I/O error: .*\(os error (\d+)\)")
 
 
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then move it into place in one step.
 
     A reader sees the old file or the new one; a full disk or a kill leaves the old one.
+
+    Raises:
+        FileError: If the file cannot be written. Any other error of ``write`` is a bug, and goes on as it is.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        permissions = temporary.stat().st_mode
         write(temporary)
+        temporary.chmod(permissions)  # safetensors makes a new file that nobody else may read
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except Exception as error:
+        code = _failed_write(error)
+        if code is None:
+            raise
+        raise FileError(_sentence(path, code)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # no folder to write in, hence no temporary file either
+            temporary.unlink(missing_ok=True)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file is what a killed process had begun to write."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -31,3 +62,28 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file in one step."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _failed_write(error: BaseException) -> int | None:
+    """The system's number for a write that failed (0 if it was not told); ``None`` for any other error."""
+    if isinstance(error, OSError):
+        return error.errno or 0
+    if type(error).__name__ == "SafetensorError":
+        match = _SAFETENSORS_WRITER.search(str(error))
+        return int(match[1]) if match else None
+    if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):
+        # Closing the archive fails too, and hides the first error, which knows more if it came from Python's file.
+        return (_failed_write(error.__context__) if error.__context__ else None) or 0
+    return None
+
+
+def _sentence(path: Path, code: int) -> str:
+    reason = os.strerror(code) if code else "the system did not take it; is the disk full?"
+    if code in _NO_PERMISSION:
+        fix = "Get leave to write there, or take another folder"
+    elif code in _NO_ROOM or not code:
+        fix = "Make room on its disk, or take another folder"
+    else:
+        fix = "Take another folder"
+    untouched = "; what was there before is untouched" if os.path.lexists(path) else ""
+    return f"{path} cannot be written: {reason.rstrip('.')}. {fix}{untouched}."

@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from pickle import UnpicklingError
@@ -18,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import yaml
+from filelock import FileLock
 
-from positively.errors import RunError
-from positively.files import write_json, write_text, write_with
+from positively.errors import RunError, option
+from positively.files import is_temporary, write_json, write_text, write_with
+from positively.runs.locking import LOCK, lock_folder, make_folder, unlock_folder
 
 FORMAT = 1
 """Version of the run folder's layout, for the reader that comes after us."""
@@ -40,25 +43,64 @@ class RunFolder:
         self.thresholds = self.path / "thresholds.json"
         self.images = self.path / "images.csv"
         self.card = self.path / "README.md"
+        self._lock: FileLock | None = None
+        self._made: list[Path] = []  # folders that did not exist before, the run's own first
 
     @classmethod
-    def open(cls, out: str | None, name: str, resume: bool) -> RunFolder:
-        """Folder to train in: a new one, or (``resume``) the one to go on in."""
-        if out is None:
-            base = Path("runs") / name
-            used = [base] + [base.with_name(f"{name}-{n}") for n in range(2, 10_000)]
-            free = next(i for i, path in enumerate(used) if not path.exists())
-            out = str(used[max(free - 1, 0)] if resume else used[free])
-        folder = cls(out)
-        if folder.config.exists() and not resume:
-            raise RunError(
-                f"{folder.path} already holds a run. Pass --resume auto to go on with it, or another folder with --out."
-            )
+    def open(cls, out: str | Path | None, name: str, resume: bool) -> RunFolder:
+        """Folder to train in: a new one, or (``resume``) the one to go on in. It is ours until :meth:`close`.
+
+        Args:
+            out: The folder; by default ``runs/<name>``, or the next ``runs/<name>-<number>`` that is free.
+            name: What the run is called where ``out`` is left open.
+            resume: Take the folder (by default the latest of this name) with what is in it.
+
+        Raises:
+            RunError: If the folder cannot be made, is in use, or holds a run or anybody else's files.
+        """
+        path, made = make_folder(out, name, resume)
+        folder = cls(path)
+        folder._made = made
         try:
-            folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"The run folder {folder.path} cannot be made: {error.strerror}. Pass --out DIR.") from None
+            if not made and not folder._is_free() and not folder._holds_run():
+                raise RunError(
+                    f"{folder.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}."
+                )
+            folder._lock = lock_folder(folder.path)
+            if folder._holds_run() and not resume:
+                raise RunError(
+                    f"{folder.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
+                    f"folder with {option('out', 'DIR')}."
+                )
+        except BaseException:
+            folder.close()
+            raise
         return folder
+
+    def close(self) -> None:
+        """Give the folder free. If this start made it and left nothing in it, it goes, with the parents made for it."""
+        if self._lock is not None:
+            unlock_folder(self._lock)
+            self._lock = None
+        if not self._made or not self._is_free():
+            return
+        with suppress(OSError):  # another process may have come in meanwhile: then it stays
+            for place in (self.checkpoint.parent, *self._made):
+                if place.exists():
+                    place.rmdir()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def _is_free(self) -> bool:
+        """Whether there is nothing but empty folders, the lock, and what a kill left half written."""
+        return all(path.is_dir() or path.name == LOCK or is_temporary(path) for path in self.path.rglob("*"))
+
+    def _holds_run(self) -> bool:
+        return self.config.exists() or self.checkpoint.exists()
 
     @property
     def is_finished(self) -> bool:
@@ -66,7 +108,7 @@ class RunFolder:
         return self.weights.exists() and self.model.exists() and self.thresholds.exists()
 
     def write_config(self, settings: Mapping[str, Any]) -> None:
-        """Write the whole effective configuration, as ``--config`` takes it, and what it ran on."""
+        """Write the whole effective configuration, as the option ``config`` takes it, and what it ran on."""
         text = yaml.safe_dump({**settings, "out": str(self.path)}, sort_keys=False, allow_unicode=True)
         write_text(self.config, text)
         write_json(self.environment, environment())
@@ -110,10 +152,12 @@ class RunFolder:
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last checkpoint in one step."""
-        try:
-            write_with(self.checkpoint, lambda temporary: torch.save(state, temporary))
-        except RuntimeError as error:  # torch's own writer, where there is no room
-            raise RunError(f"{self.checkpoint} cannot be written (is the disk full?): {error}") from None
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:  # by Python's file, which says why a write failed
+                torch.save(state, file)
+
+        write_with(self.checkpoint, write)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """Last checkpoint, if there is one. Plain tensors and numbers only: nothing in it can run code."""

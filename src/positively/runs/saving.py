@@ -1,28 +1,33 @@
-"""The model for use: weights as safetensors, and the few facts needed to build the network again."""
+"""The model for use: weights as safetensors, and the few values needed to build the network again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 import positively
-from positively.errors import RunError
+from positively.errors import RunError, option
 from positively.files import write_json, write_text, write_with
 from positively.models import Classifier, create_classifier
 from positively.runs.folder import FORMAT, RunFolder
 
+_NEEDED = ("classes", "backbone", "image_size", "lgconv", "depth")
 
-def save_model(folder: RunFolder, classifier: Classifier, classes: tuple[str, ...], config: Mapping[str, Any]) -> None:
-    """Write model.safetensors and config.json."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in classifier.state_dict().items()}
+
+def save_model(folder: RunFolder, classifier: Classifier, classes: Sequence[str], config: Mapping[str, Any]) -> None:
+    """Write model.safetensors and config.json, with digests of the weights and the classes."""
+    tensors = _separate(classifier.state_dict())
     write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
     backbone = classifier.backbone
+    vectors = tensors.get("head.word_vectors")
     model_config = {
         "format": FORMAT,
         "positively": positively.__version__,
@@ -33,48 +38,69 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: tuple[str, ..
         "mean": backbone.mean,
         "std": backbone.std,
         "head": config["head"],
-        "word_vector_size": tensors["head.word_vectors"].shape[1] if config["word_vectors"] else None,
-        "pooling": config["pooling"],
+        **{name: config[name] for name in ("head_options", "pooling") if name in config},
+        "word_vector_size": None if vectors is None else vectors.shape[1],
         "lgconv": config["lgconv"],
         "depth": config["depth"],
         "learn_stages": config["learn_stages"],
-        "classes": classes,
+        "classes": list(classes),
+        "digests": {folder.weights.name: _file_digest(folder.weights), "classes": _class_digest(classes)},
     }
     write_json(folder.model, model_config)
 
 
 def load_model_config(folder: RunFolder) -> dict[str, Any]:
-    """Facts of a finished run's model."""
+    """Content of config.json of a finished run; what later versions add to it is passed over."""
     if not folder.path.is_dir():
         raise RunError(f"There is no run folder {folder.path}.")
+    again = option("resume", "auto")
     if not folder.is_finished:
-        hint = " Go on with --resume auto." if folder.checkpoint.exists() else ""
+        hint = f" Go on with {again}." if folder.checkpoint.exists() else ""
         raise RunError(f"{folder.path} holds no finished run.{hint}")
     try:
         model_config: dict[str, Any] = json.loads(folder.model.read_text(encoding="utf-8"))
         is_newer = model_config["format"] > FORMAT
-    except (ValueError, KeyError, TypeError):
-        raise RunError(f"{folder.model} is damaged. Train the run again, with --resume auto it is quick.") from None
+        missing = [name for name in _NEEDED if name not in model_config]
+        class_digest = model_config.get("digests", {}).get("classes")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RunError(f"{folder.model} is damaged. Train the run again, with {again} it is quick.") from None
     if is_newer:
         raise RunError(
-            f"{folder.path} was written by positively {model_config['positively']}; this is {positively.__version__}. "
-            "Update it: pip install -U positively."
+            f"{folder.path} was written by positively {model_config.get('positively')}; this is "
+            f"{positively.__version__}. Update it: pip install -U positively."
+        )
+    if missing:
+        raise RunError(f"{folder.model} lacks {', '.join(missing)}. Train the run again, with {again} it is quick.")
+    if class_digest not in (None, _class_digest(model_config["classes"])):
+        raise RunError(
+            f"The classes in {folder.model} were altered after the run was saved, so that scores would go to wrong "
+            f"names. Put them back, or train the run again, with {again} it is quick."
         )
     return model_config
 
 
-def load_model(folder: RunFolder, model_config: dict[str, Any], backbone: nn.Module | None = None) -> Classifier:
+def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.Module | None = None) -> Classifier:
     """Build the network of a run again. A backbone that was a module from Python has to be given again."""
+    again = option("resume", "auto")
+    digest = model_config.get("digests", {}).get(folder.weights.name)
+    if digest not in (None, _file_digest(folder.weights)):
+        raise RunError(
+            f"{folder.weights} is damaged, or was altered after the run was saved: its digest is not the one in "
+            f"{folder.model}. Put it back, or train the run again, with {again} it is quick."
+        )
+    head_options = dict(model_config.get("head_options") or {})
     # Vectors that do not learn come with the weights: only their place has to be there.
     size = model_config.get("word_vector_size")
+    if size is not None:
+        head_options["word_vectors"] = torch.zeros(len(model_config["classes"]), size)
     classifier = create_classifier(
         backbone if backbone is not None else model_config["backbone"],
         classes=len(model_config["classes"]),
         weights="none",
         image_size=model_config["image_size"],
         head=model_config.get("head", "linear"),
-        head_options={} if size is None else {"word_vectors": torch.zeros(len(model_config["classes"]), size)},
-        pooling=model_config["pooling"],
+        pooling=head_options.pop("pooling", model_config.get("pooling", "average")),
+        head_options=head_options,
         lgconv=model_config["lgconv"],
         depth=model_config["depth"],
         learn_stages=model_config.get("learn_stages"),
@@ -83,13 +109,34 @@ def load_model(folder: RunFolder, model_config: dict[str, Any], backbone: nn.Mod
         classifier.load_state_dict(load_file(folder.weights))
     except (SafetensorError, RuntimeError):
         raise RunError(
-            f"{folder.weights} is damaged, or does not belong to {folder.model}. Train again: with --resume auto "
-            "it is quick."
+            f"{folder.weights} is damaged, or does not belong to {folder.model}. Train again: with {again} it is quick."
         ) from None
     return classifier.eval().to(memory_format=torch.channels_last)
 
 
-def write_card(folder: RunFolder, config: Mapping[str, Any], table_facts: str, history: list[dict[str, float]]) -> None:
+def _separate(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors each with memory of its own, as safetensors wants them: weights that are shared stand under all names."""
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in state.items():
+        tensor = tensor.detach().cpu().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        tensors[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return tensors
+
+
+def _file_digest(path: Path) -> str:
+    """What ``b2sum`` prints of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _class_digest(classes: Sequence[str]) -> str:
+    return hashlib.blake2b(json.dumps(list(classes)).encode()).hexdigest()
+
+
+def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, history: list[dict[str, float]]) -> None:
     """Write the model card: what the model is, what it learned from, what its scores mean."""
     last = history[-1] if history else {}
     measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in last.items())
@@ -102,7 +149,7 @@ A multi-label image classifier trained with `{config['method']}` (options: {give
 {positively.__version__}: backbone `{config['backbone']}` at {config['image_size']} px, depth `{config['depth']}`,
 seed {config['seed']}.
 
-Learned from {table_facts}.
+Learned from {trained_on}.
 
 A tag is predicted where its score reaches the class's threshold (`thresholds.json`), found on images held out from
 training. Scores order images by how likely they carry a tag; they are not probabilities.

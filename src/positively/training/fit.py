@@ -62,48 +62,48 @@ def train(
     speak(f"Chosen: {choices(asked, config)}.")
 
     name = f"{Path(table.source).stem}-{config.method}"
-    folder = _folder(config, name, fabric)
-    learning, aside = _tables(table, config, method, speak)
+    with _folder(config, name, fabric) as folder:
+        learning, aside = _tables(table, config, method, speak)
 
-    classifier = build_classifier(config, learning, backbone)
-    samples, samples_aside = _samples(config, classifier, learning, aside, fabric, speak)
-    loop = Trainer(fabric, config, method, classifier, samples, samples_aside, folder)
-    loop.restore(speak)
-    # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
-    if fabric.is_global_zero and not (config.resume == "auto" and folder.checkpoint.exists()):
-        folder.write_config({**(reading or {}), **asdict(config)})
-    loop.run()
-    if fabric.is_global_zero:
-        hashes = image_hashes(learning), image_hashes(aside)
-        folder.write_images(
-            {image: (h, "train") for image, h in zip(learning.images, hashes[0], strict=True)}
-            | {image: (h, "holdout") for image, h in zip(aside.images, hashes[1], strict=True)}
-        )
+        classifier = build_classifier(config, learning, backbone)
+        samples, samples_aside = _samples(config, classifier, learning, aside, fabric, speak)
+        loop = Trainer(fabric, config, method, classifier, samples, samples_aside, folder)
+        loop.restore(speak)
+        # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
+        if fabric.is_global_zero and not (config.resume == "auto" and folder.checkpoint.exists()):
+            folder.write_config({**(reading or {}), **asdict(config)})
+        loop.run()
+        if fabric.is_global_zero:
+            hashes = image_hashes(learning), image_hashes(aside)
+            folder.write_images(
+                {image: (h, "train") for image, h in zip(learning.images, hashes[0], strict=True)}
+                | {image: (h, "holdout") for image, h in zip(aside.images, hashes[1], strict=True)}
+            )
 
-    judged = samples_aside if len(aside) else samples
-    logits = loop.score(judged)
-    if fabric.is_global_zero:
-        folder.write_thresholds(table.classes, choose_thresholds(sigmoid(logits), judged.table.states()))
-        labels = f"{learning.total(POSITIVE):,} positive labels of {len(table.classes)} classes"
-        write_card(folder, asdict(config), f"{len(learning):,} images with {labels}", loop.history)
-        save_model(folder, classifier, table.classes, asdict(config))
-        speak(f"The run is in {folder.path}.")
-    fabric.barrier()
-    return folder.path
+        judged = samples_aside if len(aside) else samples
+        logits = loop.score(judged)
+        if fabric.is_global_zero:
+            folder.write_thresholds(table.classes, choose_thresholds(sigmoid(logits), judged.table.states()))
+            labels = f"{learning.total(POSITIVE):,} positive labels of {len(table.classes)} classes"
+            write_card(folder, asdict(config), f"{len(learning):,} images with {labels}", loop.history)
+            save_model(folder, classifier, table.classes, asdict(config))
+            speak(f"The run is in {folder.path}.")
+        fabric.barrier()
+        return folder.path
 
 
 def _folder(config: TrainConfig, name: str, fabric: Fabric) -> RunFolder:
     """Open the run folder on the first process; if that fails, all of them say so and stop."""
-    place, problem = "", ""
+    folder, problem = RunFolder(""), ""
     if fabric.is_global_zero:
         try:
-            place = str(RunFolder.open(config.out, name, resume=config.resume == "auto").path)
+            folder = RunFolder.open(config.out, name, resume=config.resume == "auto")
         except RunError as error:
-            problem = str(error)
-    place, problem = fabric.broadcast((place, problem))
+            problem = error.message
+    place, problem = fabric.broadcast((str(folder.path), problem))
     if problem:
         raise RunError(problem)
-    return RunFolder(place)
+    return folder if fabric.is_global_zero else RunFolder(place)
 
 
 def _tables(

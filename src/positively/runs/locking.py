@@ -1,0 +1,116 @@
+"""Where a run goes: a folder is made for it, and belongs to one process at a time."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from glob import escape
+from itertools import count
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from positively.errors import RunError, option
+
+LOCK = ".lock"
+
+# Workers that read images outlive a killed training by a few seconds, and hold its lock as long.
+_ORPHAN_SECONDS = 15.0
+
+
+def make_folder(out: str | Path | None, name: str, resume: bool) -> tuple[Path, list[Path]]:
+    """Make the folder of a run; two processes that start at once without ``out`` get different ones.
+
+    Args:
+        out: The folder; by default ``runs/<name>``, or ``runs/<name>-<number>`` with the next number.
+        name: What the run is called where ``out`` is left open.
+        resume: By default take the folder with the highest number, if there is any.
+
+    Returns:
+        The folder, and which folders were made for it, inmost first (none if it was there).
+    """
+    base = Path("runs") / name if out is None else Path(out)
+    taken = _numbers(base) if out is None else []
+    for number in count(taken[-1] + (not resume) if taken else 1):
+        path = base if number == 1 else base.with_name(f"{name}-{number}")
+        made = [path, *(place for place in path.parents if not place.exists())]
+        try:
+            path.mkdir(parents=True)
+            return path, made
+        except FileExistsError:
+            if path.is_dir() and (resume or out is not None):
+                return path, []
+            if out is not None:
+                raise _cannot_make(path, "there is a file of that name") from None
+        except OSError as error:
+            raise _cannot_make(path, error.strerror) from None
+    raise AssertionError("there is always another number")
+
+
+def _numbers(base: Path) -> list[int]:
+    """Numbers of the runs of this name, in order; the one without a number is the first."""
+    numbers = [path.name.removeprefix(f"{base.name}-") for path in base.parent.glob(f"{escape(base.name)}-*")]
+    return sorted([1] * base.exists() + [int(number) for number in numbers if number.isdecimal()])
+
+
+def _cannot_make(path: Path, reason: str | None) -> RunError:
+    return RunError(f"The run folder {path} cannot be made: {reason}. Pass {option('out', 'DIR')}.")
+
+
+def lock_folder(folder: Path) -> FileLock:
+    """Lock a folder; the operating system takes the lock away when this process ends, however it ends.
+
+    Raises:
+        RunError: If another process has it, or the folder cannot be written to.
+    """
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not _is_dead(_holder(folder)):
+                raise
+            lock.acquire(timeout=_ORPHAN_SECONDS)
+    except Timeout:
+        holder = _holder(folder)
+        who = f" (process {holder})" if holder else ""
+        raise RunError(
+            f"{folder} is in use by another training{who}. Wait for it, or pass {option('out', 'DIR')}."
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"The run folder {folder} cannot be written to: {error.strerror}. Pass {option('out', 'DIR')}."
+        ) from None
+    with suppress(OSError):  # who holds it is only for the sentence above
+        (folder / LOCK).write_text(f"{os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+    return lock
+
+
+def unlock_folder(lock: FileLock) -> None:
+    """Give a lock back, and remove its file."""
+    with suppress(OSError):  # while it is held, so that nobody's new lock is removed; Windows cannot, and needs not
+        Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+
+
+def _holder(folder: Path) -> str:
+    """Process and machine that hold the lock, if they can be read."""
+    try:
+        return (folder / LOCK).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_dead(holder: str) -> bool:
+    """Whether the holder was a process of this machine that is no more."""
+    number, _, machine = holder.partition(" on ")
+    if machine != socket.gethostname() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
