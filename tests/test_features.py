@@ -1,16 +1,24 @@
-"""Kept features: never stale, safe to share, bounded."""
+"""Stored features: never stale, safe to share, bounded; computed once, by all processes together."""
 
 import multiprocessing
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
 
 import positively as po
 from positively.data.transforms import ImageTransform
-from positively.errors import ConfigError
-from positively.features import FeatureStore, extract, fingerprint
+from positively.errors import ConfigError, ImageError, RunError
+from positively.features import FeatureStore, extract, feature_key, fingerprint
 from positively.models import LgConv, create_classifier
+
+extraction = import_module("positively.features.extract")  # the function of that name hides the module
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +53,57 @@ def test_only_what_is_missing_is_computed(classifier, table, tmp_path):
     assert "again" not in counted
 
 
+def counting(classifier, monkeypatch, stop_at=None, error=KeyboardInterrupt):
+    """Count the images that go through the network; at the batch ``stop_at`` raise."""
+    sizes, plain = [], classifier.features
+
+    def features(images):
+        if len(sizes) == stop_at:
+            raise error
+        sizes.append(len(images))
+        return plain(images)
+
+    monkeypatch.setattr(classifier, "features", features)
+    return sizes
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_what_was_computed_before_ctrl_c_or_an_error_is_stored(classifier, table, tmp_path, monkeypatch, error):
+    with monkeypatch.context() as patch, pytest.raises(error):
+        counting(classifier, patch, stop_at=3, error=error)
+        extract(classifier, table, ImageTransform(48), store=tmp_path, batch_size=4)
+    with monkeypatch.context() as patch:
+        sizes = counting(classifier, patch)
+        features = extract(classifier, table, ImageTransform(48), store=tmp_path)
+    assert sum(sizes) == len(table) - 12
+    np.testing.assert_array_equal(features, extract(classifier, table, ImageTransform(48), store=tmp_path / "other"))
+
+
+def test_features_are_stored_on_the_way(classifier, table, tmp_path, monkeypatch):
+    stored = []
+
+    def look(done, todo):
+        stored.append((done, len(list(tmp_path.rglob("*.safetensors")))))
+
+    monkeypatch.setattr(extraction, "_SEGMENT_IMAGES", 8)
+    extract(classifier, table, ImageTransform(48), store=tmp_path, batch_size=4, progress=look)
+    assert stored == [(done, done // 8) for done in range(4, 33, 4)]
+
+
+def test_large_features_are_stored_after_fewer_images(classifier, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "_SEGMENT_BYTES", 1)
+    extract(classifier, table, ImageTransform(48), store=tmp_path, batch_size=8)
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 4
+
+
+def test_an_image_that_stands_twice_is_computed_once(classifier, table, tmp_path, monkeypatch):
+    sizes = counting(classifier, monkeypatch)
+    twice = table.select([3, 4, 3, 5, 4])
+    features = extract(classifier, twice, ImageTransform(48), store=tmp_path)
+    assert sum(sizes) == 3
+    np.testing.assert_array_equal(features[[0, 1]], features[[2, 4]])
+
+
 def test_an_image_that_changed_is_computed_anew(classifier, table, scenes, tmp_path):
     copy = tmp_path / "photo.png"
     copy.write_bytes(table.paths[0].read_bytes())
@@ -52,6 +111,7 @@ def test_an_image_that_changed_is_computed_anew(classifier, table, scenes, tmp_p
     mine = po.read(tmp_path / "tags.csv", quiet=True)
     before = extract(classifier, mine, ImageTransform(48), store=tmp_path / "store")
     copy.write_bytes(table.paths[1].read_bytes())
+    mine = po.read(tmp_path / "tags.csv", quiet=True)
     after = extract(classifier, mine, ImageTransform(48), store=tmp_path / "store")
     assert not np.array_equal(before, after)
 
@@ -183,9 +243,9 @@ def test_kept_maps_and_the_part_that_learns_give_the_networks_logits(backbone, t
         expected = model(pixels)
         features = model.features(pixels)
         torch.testing.assert_close(model.trainable(features), expected, rtol=1e-4, atol=1e-5)
-    kept = torch.from_numpy(extract(model, table.select(range(4)), ImageTransform(48), store=tmp_path)[:])
-    assert kept.dtype == torch.float16
-    torch.testing.assert_close(kept, features.half())
+    stored = torch.from_numpy(extract(model, table.select(range(4)), ImageTransform(48), store=tmp_path)[:])
+    assert stored.dtype == torch.float16
+    torch.testing.assert_close(stored, features.half())
     model.trainable.train()
     learning = {id(p) for p in model.parameters() if p.requires_grad}
     assert learning == {id(p) for p in model.trainable.parameters() if p.requires_grad}, "what learns is in the learner"
@@ -208,3 +268,168 @@ def test_at_the_tail_only_stages_that_learn_get_global_branches_and_the_kept_map
     assert fingerprint(*plain.feature_source) != fingerprint(*branched.feature_source), "other random weights"
     branched.backbone.network.load_state_dict(plain.backbone.network.state_dict(), strict=False)
     assert fingerprint(*plain.feature_source) == fingerprint(*branched.feature_source)
+
+
+# Keys of own modules
+
+
+class Strided(nn.Module):
+    def __init__(self, stride=2):
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3, stride=stride)
+
+    def forward(self, images):
+        return self.convolution(images)
+
+
+class Rectified(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3, stride=2)
+
+    def forward(self, images):
+        return self.convolution(images).relu()
+
+
+class Scaled(Strided):
+    def __init__(self, scale, activation=torch.relu):
+        super().__init__()
+        self.scale, self.activation = scale, activation
+
+    def forward(self, images):
+        return self.activation(self.convolution(images)) * self.scale
+
+
+def key_of(module, name=None):
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for tensor in module.state_dict().values():
+            tensor.copy_(torch.rand(tensor.shape))
+    classifier = create_classifier(module, 3, "none", 32, depth="probe")
+    classifier.backbone.name = name or "mine"
+    return feature_key(classifier, ImageTransform(32))
+
+
+def test_own_modules_that_differ_in_a_stride_alone_do_not_share_features():
+    assert key_of(Strided(2)) == key_of(Strided(2))
+    assert key_of(Strided(2)) != key_of(Strided(1))
+
+
+def test_own_modules_that_differ_in_their_forward_code_alone_do_not_share_features():
+    renamed = type("Strided", (Rectified,), {})
+    renamed.__qualname__, renamed.__module__ = Strided.__qualname__, Strided.__module__
+    assert repr(renamed()) == repr(Strided())
+    assert key_of(renamed()) != key_of(Strided())
+
+
+def test_own_modules_without_source_are_known_by_their_compiled_code():
+    def module(operation):
+        body = (
+            f"class Own(Strided):\n    def forward(self, images):\n        return self.convolution(images){operation}"
+        )
+        namespace = {"Strided": Strided, "__name__": "notebook"}
+        exec(body, namespace)
+        return namespace["Own"]()
+
+    assert key_of(module(".relu()")) == key_of(module(".relu()"))
+    assert len({key_of(module(operation)) for operation in (".relu()", ".abs()", " * 2", " * 3")}) == 4
+
+
+def test_own_modules_that_differ_in_a_plain_attribute_alone_do_not_share_features():
+    assert key_of(Scaled(1.0)) == key_of(Scaled(1.0))
+    assert key_of(Scaled(1.0)) != key_of(Scaled(2.0))
+    leaky, leakier = (partial(nn.functional.leaky_relu, negative_slope=slope) for slope in (0.1, 0.2))
+    ways = [torch.relu, torch.abs, lambda x: x.abs(), lambda x: x.relu(), leaky, leakier]
+    assert len({key_of(Scaled(1.0, way)) for way in ways}) == len(ways)
+
+
+def test_another_way_of_decoding_makes_features_stale(classifier, monkeypatch):
+    before = feature_key(classifier, ImageTransform(48))
+    monkeypatch.setattr(extraction, "PIXELS_VERSION", 2)
+    changed = feature_key(classifier, ImageTransform(48))
+    monkeypatch.setattr(extraction, "_VECTOR_TYPE", torch.float16)
+    assert len({before, changed, feature_key(classifier, ImageTransform(48))}) == 3
+
+
+def test_a_network_in_bfloat16_has_a_key_of_its_own():
+    assert key_of(Strided().bfloat16()) != key_of(Strided())
+
+
+# Several processes
+
+
+def one_of_two(rank, folder, scenes):
+    """Extract on two processes in all the ways that the tests below ask about."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    classifier = create_classifier("positively_tiny", 3, "none", 48, learn_stages=0)
+    transform = ImageTransform(48)
+    table = po.read(scenes / "train.csv", quiet=True)
+    found = {"key": feature_key(classifier, transform)}
+
+    def run(name, table, **options):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(extraction, "_SEGMENT_IMAGES", 4)
+            sizes = counting(classifier, patch)
+            try:
+                features = extract(classifier, table, transform, batch_size=2, **options)
+                found[name] = torch.from_numpy(features)
+            except (ImageError, RunError) as error:
+                found[name] = f"{type(error).__name__}: {error}"
+        found[name, "computed"] = sum(sizes)
+
+    # Row 0 is there already: the first has less to do, and fewer rounds, than the second.
+    if rank == 0:
+        run("first row", table.select([0]), store=folder / "shared", all_processes=False)
+    dist.barrier()
+    run("shared", table, store=folder / "shared")
+    run("again", table, store=folder / "shared")
+    run("own disks", table, store=folder / f"disk-{rank}")
+    broken = list(table.images)
+    broken[7] = str(folder / "broken.png")
+    run("broken", replace(table, images=broken), store=folder / "broken")
+    run("after", table, store=folder / "broken")
+    torch.save(found, folder / f"found.{rank}")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory, scenes):
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "broken.png").write_bytes(b"no image")
+    context = torch.multiprocessing.spawn(one_of_two, (folder, scenes), nprocs=2, join=False)
+    with suppress(StopIteration):
+        assert any(context.join(timeout=60) for _ in range(2)), "a process hangs"
+    results = [torch.load(folder / f"found.{rank}", weights_only=True) for rank in range(2)]
+    return folder, results
+
+
+def test_two_processes_share_the_work_and_both_get_all_features(two_processes, classifier, table, tmp_path):
+    folder, results = two_processes
+    expected = extract(classifier, table, ImageTransform(48), store=tmp_path)
+    for found in results:
+        np.testing.assert_allclose(found["shared"], expected, atol=1e-5)
+        np.testing.assert_array_equal(found["again"], found["shared"])
+        assert found["again", "computed"] == 0
+        assert found["key"] == feature_key(classifier, ImageTransform(48)), "a key is the same in every process"
+    assert [found["shared", "computed"] for found in results] == [15, 16]
+    assert results[0]["first row", "computed"] == 1
+    assert not [path for path in folder.rglob(".*") if path.is_file()], "marks were left behind"
+
+
+def test_processes_with_a_disk_each_compute_all_they_need(two_processes):
+    for found in two_processes[1]:
+        assert found["own disks", "computed"] == 32
+        torch.testing.assert_close(found["own disks"], found["shared"])
+
+
+def test_a_broken_image_on_one_process_makes_all_raise_and_none_wait(two_processes):
+    first, second = two_processes[1]
+    assert "broken.png" in second["broken"] and second["broken"].startswith("ImageError: train.csv line 9")
+    assert first["broken"].startswith("RunError: Process 1 of 2 failed: train.csv line 9")
+    assert first["broken", "computed"] and second["broken", "computed"], "both were at work"
+    for found in (first, second):
+        torch.testing.assert_close(found["after"], found["shared"])
+    # What both had computed before was stored; the broken one stood in for one image.
+    before = first["broken", "computed"] + second["broken", "computed"]
+    assert first["after", "computed"] + second["after", "computed"] == 32 - before

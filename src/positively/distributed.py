@@ -67,6 +67,14 @@ def barrier() -> None:
     any_process(False)
 
 
+def gather(value: Any) -> list[Any]:
+    """What each process has, in their order."""
+    values: list[Any] = [value] * world_size()
+    if is_distributed():
+        dist.all_gather_object(values, value, group=_control_group(dist.group.WORLD))
+    return values
+
+
 def gather_rows(rows: Tensor) -> Tensor:
     """Rows of all processes, one process after the other; each may have a number of its own. No gradient."""
     rows = rows.detach()
@@ -77,9 +85,7 @@ def gather_rows(rows: Tensor) -> Tensor:
     padded[: len(rows)] = rows
     parts = [torch.empty_like(padded) for _ in range(world_size())]
     dist.all_gather(parts, padded.contiguous())
-    counts: list[Any] = [None] * world_size()
-    dist.all_gather_object(counts, len(rows), group=_control_group(dist.group.WORLD))
-    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+    return torch.cat([part[:count] for part, count in zip(parts, gather(len(rows)), strict=True)])
 
 
 class _SumOverProcesses(torch.autograd.Function):

@@ -1,6 +1,7 @@
 """Features of images, computed once and kept on disk."""
 
-from positively.features.extract import extract
-from positively.features.store import FeatureStore, default_store, fingerprint
+from positively.features.extract import extract, feature_key
+from positively.features.fingerprint import fingerprint
+from positively.features.store import FeatureStore, default_store
 
-__all__ = ["FeatureStore", "default_store", "extract", "fingerprint"]
+__all__ = ["FeatureStore", "default_store", "extract", "feature_key", "fingerprint"]

@@ -1,6 +1,10 @@
-"""Features of a table's images: taken from the store where they are kept, computed once where they are not."""
+"""Features of a table's images: taken from the store where they are on disk, computed once where they are not."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +12,34 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from positively import distributed
 from positively.data.loading import FeatureRows, ImageDataset, SequentialBatchSampler, make_loader
 from positively.data.overlap import image_hashes
 from positively.data.transforms import ImageTransform
-from positively.features.store import FeatureStore, default_store, fingerprint
+from positively.features.fingerprint import fingerprint
+from positively.features.sharing import agree, processes_at
+from positively.features.store import FeatureStore, default_store
 from positively.labels import LabelTable
 from positively.models.classifier import Classifier
 
-# Features computed between two writes: what a kill can cost.
-_SEGMENT_IMAGES, _SEGMENT_BYTES = 4096, 256 * 2**20
+PIXELS_VERSION = 1
+"""Version of decoding and resizing: raise it when either changes, so that older features are computed anew."""
+
+# Maps are a hundred times as large as vectors, and half precision is enough for them.
+_VECTOR_TYPE, _MAP_TYPE = torch.float32, torch.float16
+
+# Features computed between two writes: what a kill can cost, and how long another process may have to wait.
+_SEGMENT_IMAGES, _SEGMENT_BYTES = 512, 64 * 2**20
 
 
-@torch.inference_mode()
+def feature_key(classifier: Classifier, transform: ImageTransform) -> str:
+    """Name under which features are stored: everything they depend on but the images."""
+    source, setting = classifier.feature_source
+    body = classifier.backbone
+    pixels = body.mean, body.std, transform.size, transform.interpolation, PIXELS_VERSION
+    return fingerprint(source, body.name, pixels, setting, _VECTOR_TYPE, _MAP_TYPE)
+
+
 def extract(
     classifier: Classifier,
     table: LabelTable,
@@ -29,34 +49,82 @@ def extract(
     workers: int = 0,
     batch_size: int = 32,
     progress: Callable[[int, int], None] | None = None,
+    all_processes: bool = True,
 ) -> FeatureRows:
     """What the classifier never changes of the table's images (its ``features``), one row each, in the table's order.
 
-    Vectors are kept as float32, maps (a hundred times as large) as float16.
+    What is computed is on disk after every few hundred images, and at any error or Ctrl-C: the next call goes on from
+    there. Over several processes each computes its share, and all of them have to call this; if one fails, all raise.
+
+    Args:
+        classifier: The network.
+        table: The images.
+        transform: How they are resized; never augmented.
+        store: Folder of the stored features; by default the user's cache.
+        workers: Processes that read images ahead.
+        batch_size: Images in one forward pass.
+        progress: Called with how many images this process has done, and how many it has to do.
+        all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
     """
-    source, setting = classifier.feature_source
-    body = classifier.backbone
-    # The name too: two networks may have tensors of the same names and shapes and differ in a stride.
-    key = fingerprint(source, body.name, body.mean, body.std, transform.size, transform.interpolation, setting)
-    kept = FeatureStore((store or default_store()) / key)
-    hashes = image_hashes(table)
-    missing = kept.missing(hashes)
-    first_rows = {name: row for row, name in reversed(list(enumerate(hashes)))}
-    todo = np.array(sorted(first_rows[name] for name in missing), dtype=np.int64)
-    plain = ImageDataset(table.select(todo), ImageTransform(transform.size, transform.interpolation))
-    device = next(classifier.parameters()).device
-    classifier.eval()
+    alone = not (all_processes and distributed.is_distributed())
+    features = FeatureStore((store or default_store()) / agree(partial(feature_key, classifier, transform), alone))
+    hashes = agree(partial(image_hashes, table), alone)
+    first_rows = {code: row for row, code in reversed(list(enumerate(hashes)))}
+    for is_shared in (True, False):  # the second time for what a disk that is slow to tell still hides
+        missing = agree(partial(features.missing, hashes), alone)
+        if not (missing if alone else any(distributed.any_process(bool(missing)))):
+            break
+        sharers = [distributed.rank()] if alone or not is_shared else processes_at(features.folder)
+        # Each takes every n-th image of the whole table, then drops what is there: what others add while this one
+        # looks must not move the shares.
+        share = sorted(first_rows.values())[sharers.index(distributed.rank()) :: len(sharers)]
+        rows = np.array([row for row in share if hashes[row] in missing], dtype=np.int64)
+        samples = ImageDataset(table.select(rows), ImageTransform(transform.size, transform.interpolation))
+        order = SequentialBatchSampler(len(rows), batch_size)
+        codes = [hashes[row] for row in rows]
+        rounds = -(-len(order) // _batches_a_round(batch_size))
+        with closing(_compute(classifier, samples, order, workers, codes, features, len(missing), progress)) as compute:
+            for _ in range(rounds if alone else distributed.largest(rounds)):
+                agree(partial(next, compute, None), alone)
+    return agree(partial(features.get, hashes), alone)
+
+
+def _batches_a_round(batch_size: int) -> int:
+    return max(_SEGMENT_IMAGES // batch_size, 1)
+
+
+@torch.inference_mode()
+def _compute(
+    classifier: Classifier,
+    samples: ImageDataset,
+    order: SequentialBatchSampler,
+    workers: int,
+    hashes: Sequence[str],
+    store: FeatureStore,
+    missing: int,
+    progress: Callable[[int, int], None] | None,
+) -> Generator[None]:
+    """Compute features and store them, one round at a time; however it ends, what was computed is stored."""
     parts: list[npt.NDArray[Any]] = []
     written = done = 0
-    for batch in make_loader(plain, SequentialBatchSampler(len(todo), batch_size), workers) if len(todo) else ():
-        features = classifier.features(batch.inputs.to(device)).cpu()
-        parts.append((features.half() if features.ndim == 4 else features.float()).numpy())
-        if not done:
-            kept.require_room(parts[0].nbytes // len(parts[0]) * len(todo))
-        done += len(batch.rows)
-        if done == len(todo) or done - written >= _SEGMENT_IMAGES or sum(p.nbytes for p in parts) >= _SEGMENT_BYTES:
-            kept.add([hashes[row] for row in todo[written:done]], np.concatenate(parts))
-            parts, written = [], done
-        if progress:
-            progress(done, len(todo))
-    return kept.get(hashes)
+    device = next(classifier.parameters()).device
+    classifier.eval()
+    try:
+        for number, batch in enumerate(make_loader(samples, order, workers) if len(samples) else (), start=1):
+            features = classifier.features(batch.inputs.to(device)).cpu()
+            part = features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE).numpy()
+            if not done:
+                store.require_room(part.nbytes // len(part) * missing)
+            parts.append(part)
+            done += len(part)
+            is_round = number % _batches_a_round(order.batch_size) == 0
+            if is_round or sum(p.nbytes for p in parts) >= _SEGMENT_BYTES:
+                store.add(hashes[written:done], np.concatenate(parts))
+                parts, written = [], done
+            if progress:
+                progress(done, len(samples))
+            if is_round:
+                yield
+    finally:
+        if parts:
+            store.add(hashes[written : written + sum(map(len, parts))], np.concatenate(parts))

@@ -8,7 +8,6 @@ from the files, not read: they may take more room than there is memory.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from torch import nn
 
 from positively.data.loading import FeatureRows
-from positively.errors import ConfigError
+from positively.errors import ConfigError, option
 from positively.files import write_with
 
 _KEY, _SEGMENT = "[0-9a-f]" * 24, "[0-9a-f]" * 32 + ".safetensors"
@@ -41,15 +39,6 @@ def default_store() -> Path:
     """Folder of the kept features: ``POSITIVELY_CACHE``, else the user's cache folder."""
     cache = os.environ.get("POSITIVELY_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(cache) / "positively" / "features"
-
-
-def fingerprint(network: nn.Module, *settings: object) -> str:
-    """Short name of a network's weights and of all settings that shape its features."""
-    digest = hashlib.blake2b(repr(settings).encode(), digest_size=12)
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def default_limit() -> int:
@@ -114,6 +103,8 @@ class FeatureStore:
         try:
             os.utime(path)
             _in_use.add(path)
+        except PermissionError:  # a store that is shared and read only
+            _in_use.add(path)
         except FileNotFoundError:  # another process made room meanwhile
             self._read.discard(path)
             self._place = {name: place for name, place in self._place.items() if place[0] != path}
@@ -130,8 +121,8 @@ class FeatureStore:
                 else f"and the store is bounded to {self.max_bytes / 2**30:.1f} GB (POSITIVELY_CACHE_GB)"
             )
             raise ConfigError(
-                f"Kept features need {(held + needed) / 2**30:.1f} GB, {reason}. Make room, take fewer images or a "
-                "smaller --image-size, or another --depth."
+                f"Stored features need {(held + needed) / 2**30:.1f} GB, {reason}. Make room, take fewer images or a "
+                f"smaller {option('image_size')}, or another {option('depth')}."
             )
 
     def add(self, hashes: Sequence[str], features: npt.NDArray[Any]) -> None:

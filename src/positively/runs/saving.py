@@ -145,9 +145,9 @@ def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, hi
         folder.card,
         f"""# {folder.path.name}
 
-A multi-label image classifier trained with `{config['method']}` (options: {given}) by positively
-{positively.__version__}: backbone `{config['backbone']}` at {config['image_size']} px, depth `{config['depth']}`,
-seed {config['seed']}.
+A multi-label image classifier trained with `{config["method"]}` (options: {given}) by positively
+{positively.__version__}: backbone `{config["backbone"]}` at {config["image_size"]} px, depth `{config["depth"]}`,
+seed {config["seed"]}.
 
 Learned from {trained_on}.
 

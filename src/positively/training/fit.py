@@ -211,10 +211,4 @@ def _samples(
             part, extract(classifier, part, transform, store=store, workers=workers, progress=progress)
         )
 
-    # The first process computes what is missing, the others wait and find it on disk.
-    if not fabric.is_global_zero:
-        fabric.barrier()
-    kept = features(learning), features(aside)
-    if fabric.is_global_zero:
-        fabric.barrier()
-    return kept
+    return features(learning), features(aside)  # every process computes its share
