@@ -1,4 +1,4 @@
-"""One training step of the last stage from kept maps, beside the same step from the images.
+"""One training step of the last stage from stored maps, beside the same step from the images.
 
 Run as ``python -m benchmarks.features`` from the root of the project.
 """
@@ -34,17 +34,17 @@ def main() -> None:
         store = FeatureStore(Path(name) / "key")
         codes = [f"{i:032x}" for i in range(IMAGES)]
         store.add(codes, maps)
-        kept = FeatureDataset(table, store.get(codes))
+        stored = FeatureDataset(table, store.get(codes))
 
         def from_maps() -> None:
-            batch = kept.__getitems__([(0, row) for row in rows])
+            batch = stored.__getitems__([(0, row) for row in rows])
             assume_negative(classifier.trainable(batch.inputs), batch.states).backward()
 
         def from_images() -> None:
             states = torch.from_numpy(table.states(rows))
             assume_negative(classifier(pixels[rows]), states).backward()
 
-        steps = {"kept maps": from_maps, "images": from_images}
+        steps = {"stored maps": from_maps, "images": from_images}
         print(ratio_table(f"resnet50, last stage learns, {BATCH} images of 224 px", measure(steps, repeats=3)) + "\n")
 
 

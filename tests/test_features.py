@@ -1,7 +1,6 @@
 """Stored features: never stale, safe to share, bounded; computed once, by all processes together."""
 
 import multiprocessing
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -398,8 +397,11 @@ def two_processes(tmp_path_factory, scenes):
     folder = tmp_path_factory.mktemp("two")
     (folder / "broken.png").write_bytes(b"no image")
     context = torch.multiprocessing.spawn(one_of_two, (folder, scenes), nprocs=2, join=False)
-    with suppress(StopIteration):
-        assert any(context.join(timeout=60) for _ in range(2)), "a process hangs"
+    try:
+        assert any(context.join(timeout=60) for _ in range(4)), "a process hangs"
+    finally:
+        for process in context.processes:
+            process.kill()
     results = [torch.load(folder / f"found.{rank}", weights_only=True) for rank in range(2)]
     return folder, results
 

@@ -11,16 +11,20 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 import positively as po
 from conftest import TINY
+from positively.data.loading import FeatureDataset
 from positively.errors import ConfigError, RunError
+from positively.labels import LabelTable
 from positively.models import create_classifier
 from positively.runs.folder import RunFolder
 from positively.runs.locking import LOCK
 from positively.runs.saving import load_model, load_model_config, save_model
+from positively.runs.scoring import score
 
 # The folder
 
@@ -251,3 +255,34 @@ def test_a_run_with_shared_weights_is_trained_and_used(tmp_path, scenes):
     run = po.fit(tags, backbone=Tied(), out=str(tmp_path / "run"), epochs=1, image_size=32, depth="finetune")
     again = po.Run(run.path, backbone=Tied())
     assert (again.scores(tags) == run.scores(tags)).all()
+
+
+# Scores
+
+
+def seven_features():
+    table = LabelTable.from_positives([str(row) for row in range(7)], CLASSES, [[0]] * 7)
+    features = torch.rand(7, 5, generator=torch.Generator().manual_seed(0)).numpy()
+    network = nn.Linear(5, 3)
+    nn.init.constant_(network.weight, 0.5)
+    nn.init.zeros_(network.bias)
+    return network, FeatureDataset(table, features)
+
+
+def one_of_two(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    if rank == 0:  # by itself, while the other is elsewhere
+        torch.save(torch.from_numpy(score(*seven_features(), all_processes=False)), folder / "alone")
+    met = []
+    logits = score(*seven_features(), batch_size=2, progress=met.append)
+    torch.save((torch.from_numpy(logits), sum(met)), folder / f"found.{rank}")
+    dist.destroy_process_group()
+
+
+def test_two_processes_score_an_odd_number_of_images_as_one_would(tmp_path):
+    torch.multiprocessing.spawn(one_of_two, (tmp_path,), nprocs=2)
+    expected = torch.from_numpy(score(*seven_features()))
+    for rank, share in enumerate((4, 3)):
+        logits, met = torch.load(tmp_path / f"found.{rank}", weights_only=True)
+        assert torch.equal(logits, expected) and met == share
+    assert torch.equal(torch.load(tmp_path / "alone", weights_only=True), expected)

@@ -90,7 +90,8 @@ class Run:
     def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
         """Scores N×C of a table's images, in the model's order of classes."""
         samples = ImageDataset(table.with_classes(self.classes), self._transform)
-        return sigmoid(score(self.model, samples, device=self.device, workers=workers, progress=progress))
+        logits = score(self.model, samples, device=self.device, workers=workers, progress=progress, all_processes=False)
+        return sigmoid(logits)
 
     @property
     def _transform(self) -> ImageTransform:
@@ -106,8 +107,9 @@ class Run:
                 progress(done - told)
             told = done
 
-        features = extract(self.model, table, self._transform, workers=workers, progress=tell)
-        return sigmoid(score(self.model.trainable, FeatureDataset(table, features), device=self.device))
+        features = extract(self.model, table, self._transform, workers=workers, progress=tell, all_processes=False)
+        samples = FeatureDataset(table, features)
+        return sigmoid(score(self.model.trainable, samples, device=self.device, all_processes=False))
 
     def evaluate(
         self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None

@@ -1,4 +1,4 @@
-"""Features of images, computed once and kept on disk."""
+"""Features of images, computed once and stored on disk."""
 
 from positively.features.extract import extract, feature_key
 from positively.features.fingerprint import fingerprint

@@ -1,4 +1,4 @@
-"""Features kept on disk, shared by every run that uses the same weights and the same transform.
+"""Features on disk, shared by every run that uses the same weights and the same transform.
 
 A store is a folder of segments. A segment is one safetensors file, written whole and moved into place, that holds
 features and the content hashes of their images; it is never changed afterwards. So any number of processes may read and
@@ -36,13 +36,13 @@ _IN_MEMORY_BYTES = 2**30
 
 
 def default_store() -> Path:
-    """Folder of the kept features: ``POSITIVELY_CACHE``, else the user's cache folder."""
+    """Folder of the stored features: ``POSITIVELY_CACHE``, else the user's cache folder."""
     cache = os.environ.get("POSITIVELY_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(cache) / "positively" / "features"
 
 
 def default_limit() -> int:
-    """Bytes that all kept features together may take: ``POSITIVELY_CACHE_GB`` (20 unless told)."""
+    """Bytes that all stored features together may take: ``POSITIVELY_CACHE_GB`` (20 unless told)."""
     given = os.environ.get("POSITIVELY_CACHE_GB", "20")
     try:
         return int(float(given) * 2**30)
@@ -110,7 +110,7 @@ class FeatureStore:
             self._place = {name: place for name, place in self._place.items() if place[0] != path}
 
     def require_room(self, needed: int) -> None:
-        """Raise if this many bytes more cannot be kept."""
+        """Raise if this many bytes more cannot be stored."""
         held = sum(_size(path) for path in _in_use if path.parent.parent == self.folder.parent)
         self.folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.folder).free

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
+from positively import distributed
 from positively.data.loading import FeatureDataset, ImageDataset, SequentialBatchSampler, make_loader
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 Logits = npt.NDArray[np.float32]
 
@@ -31,19 +28,26 @@ def score(
     network: nn.Module,
     samples: ImageDataset | FeatureDataset,
     *,
-    fabric: Fabric | None = None,
     device: torch.device | str = "cpu",
     batch_size: int = 64,
     workers: int = 0,
     progress: Callable[[int], None] | None = None,
+    all_processes: bool = True,
 ) -> Logits:
     """Logits N×C of all samples, in the table's order.
 
-    Over several processes each scores its own rows; the short ones are padded for the exchange, and the padding is
-    dropped by its row number, so that no image counts twice.
+    Over several processes each scores its own rows, and all of them have to call this; no image counts twice.
+
+    Args:
+        network: Inputs to logits.
+        samples: Images, or their features.
+        device: Where the network is.
+        batch_size: Samples in one forward pass.
+        workers: Processes that read images ahead.
+        progress: Called with the number of samples just done.
+        all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
     """
-    rank, world = (fabric.global_rank, fabric.world_size) if fabric else (0, 1)
-    device = fabric.device if fabric else device
+    rank, world = (distributed.rank(), distributed.world_size()) if all_processes else (0, 1)
     was_training = network.training
     network.eval()
     rows, logits = [], []
@@ -56,13 +60,8 @@ def score(
     classes = len(samples.table.classes)
     all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)]).to(device)
     all_logits = torch.cat([*logits, torch.empty(0, classes, device=device)])
-    if fabric is not None and world > 1:
-        padding = -(-len(samples) // world) - len(all_rows)
-        all_rows = nn.functional.pad(all_rows, (0, padding), value=-1)
-        all_logits = nn.functional.pad(all_logits, (0, 0, 0, padding))
-        gathered: Any = fabric.all_gather([all_rows, all_logits])
-        all_rows, all_logits = gathered[0].flatten(), gathered[1].flatten(0, 1)
+    if world > 1:
+        all_rows, all_logits = distributed.gather_rows(all_rows), distributed.gather_rows(all_logits)
     result = np.empty((len(samples), classes), dtype=np.float32)
-    kept = all_rows >= 0
-    result[all_rows[kept].cpu().numpy()] = all_logits[kept].cpu().numpy()
+    result[all_rows.cpu().numpy()] = all_logits.cpu().numpy()
     return result

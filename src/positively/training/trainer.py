@@ -148,7 +148,7 @@ class Trainer:
         if averaged and self.ema:
             self.ema.swap(self.trainable)
         logits = score(
-            self.network, samples, fabric=self.fabric, batch_size=self.order.batch_size, workers=self.workers
+            self.network, samples, device=self.fabric.device, batch_size=self.order.batch_size, workers=self.workers
         )
         if averaged and self.ema:
             self.ema.swap(self.trainable)
