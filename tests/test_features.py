@@ -189,6 +189,18 @@ def test_a_segment_that_another_process_removed_is_missing_and_not_an_error(tmp_
     assert not list((tmp_path / KEY).iterdir())
 
 
+def test_a_store_that_may_only_be_read_is_used(tmp_path, monkeypatch):
+    FeatureStore(tmp_path / KEY).add(codes(0, 10), np.ones((10, 20), dtype=np.float32))
+
+    def refuse(path):
+        raise PermissionError
+
+    monkeypatch.setattr("os.utime", refuse)
+    store = FeatureStore(tmp_path / KEY)
+    assert not store.missing(codes(0, 10))
+    assert store.get(codes(0, 10))[:].sum() == 200
+
+
 def test_networks_whose_tensors_look_alike_do_not_share_features(table, tmp_path):
     # The same names and shapes, the stride elsewhere: the features differ, and so do their keys.
     one = create_classifier("resnet50", 3, "none", 64, depth="probe")
