@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors.numpy import load_file
 from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
 
+import positively as po
 from positively.bench.datasets import read_dataset
 from positively.bench.results import read_results
 from positively.bench.suite import read_suite, suite_names
@@ -20,7 +22,7 @@ from positively.cli import main
 from positively.data.options import ReadOptions
 from positively.data.scenes import CLASSES, write_scenes
 from positively.errors import ConfigError, TableError
-from positively.methods import create_method
+from positively.methods import METHODS, create_method
 from positively.models import create_classifier
 from positively.recipes import read_recipe, recipe_names
 from positively.training.config import TrainConfig
@@ -188,17 +190,17 @@ def test_the_tail_learns_and_goes_on_from_its_checkpoint(place, tmp_path, monkey
 
 
 def test_a_rate_at_which_the_loss_is_no_number_is_not_chosen_and_stops_nothing(place, tmp_path, monkeypatch):
-    from positively.bench.workshop import Workshop
-    from positively.errors import RunError
+    from positively.bench.runner import DatasetRunner
+    from positively.errors import DivergedError
 
-    plain = Workshop.train
+    plain = DatasetRunner.train
 
     def diverging(self, config, **options):
         if config.lr == 3e-3 and not options.get("test", True):
-            raise RunError("The loss is no longer a number.")
+            raise DivergedError("The loss is no longer a number.")
         return plain(self, config, **options)
 
-    monkeypatch.setattr(Workshop, "train", diverging)
+    monkeypatch.setattr(DatasetRunner, "train", diverging)
     monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
     assert main(words(place, tmp_path, "--ratios", "0.5", "--seeds", "1")) == 0
     for path in (tmp_path / "choices").glob("*.json"):
@@ -256,7 +258,9 @@ def test_every_suite_of_the_package_can_be_read_and_trained(name):
     suite = read_suite(name)
     for row, ratio, _ in suite.grid():
         for family in ("coco", "voc", ""):
-            create_method(row.method, **row.method_options(family, ratio))
+            published = row.published_options(family, ratio)
+            given = METHODS[row.method].benchmark_options(ratio, published)
+            create_method(row.method, **{**given, **row.options})
         TrainConfig(**row.train)
 
 
@@ -307,3 +311,75 @@ def test_a_benchmark_whose_parts_share_an_image_is_refused(tmp_path):
     (tmp_path / "test.csv").write_text((tmp_path / "train.csv").read_text())
     with pytest.raises(TableError, match="same content"):
         read_dataset(tmp_path, ReadOptions())
+
+
+def test_a_cell_equals_a_training_with_the_same_configuration_and_seed(finished, place, tmp_path, monkeypatch):
+    """A bench was a second copy of a training: now both are the same code."""
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    out, _ = finished
+    result = next(r for r in read_results(out / "cells") if r.cell.row == "BCE" and r.cell.seed == 1)
+    dataset = read_dataset(place, ReadOptions())
+    settings = {**result.settings, "out": str(tmp_path / "run"), "resume": "never"}
+    run = po.fit(dataset.train, config=TrainConfig(**settings))
+    cell = load_file(out / "cells" / result.scores)
+    np.testing.assert_allclose(
+        run.scores(dataset.test), 1 / (1 + np.exp(-cell["logits"].astype(np.float64))), atol=1e-6
+    )
+    np.testing.assert_allclose(run.thresholds, cell["thresholds"], atol=1e-6)
+
+
+def test_one_diverging_cell_does_not_stop_a_grid(place, tmp_path, monkeypatch, capsys):
+    from positively.bench.runner import DatasetRunner
+    from positively.errors import DivergedError
+
+    plain, tried = DatasetRunner.train, []
+
+    def diverging(self, config, **given):
+        tried.append(config.method)
+        if config.method == "pu-mlc":
+            raise DivergedError("The loss is no longer a number.")
+        return plain(self, config, **given)
+
+    monkeypatch.setattr(DatasetRunner, "train", diverging)
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    said = words(place, tmp_path, "--ratios", "0.5", "--seeds", "1", "--lr", "0.01", "--start", "prior")
+    assert main(said) == 0
+    results = {result.method: result for result in read_results(tmp_path / "cells")}
+    assert results["pu-mlc"].failure.startswith("The loss is no longer") and results["bce"].test["mAP"] > 0
+    shown = capsys.readouterr()
+    assert "The loss is no longer a number" in shown.err and "| PU-MLC | – |" in shown.out
+    assert main(said) == 0 and tried.count("pu-mlc") == 1  # what diverges once diverges again
+
+
+def test_an_option_that_is_added_orphans_no_cell(finished, place, environment, monkeypatch):
+    """Every cell was known by all options: one more, and all were computed again."""
+    from dataclasses import field, make_dataclass
+
+    from positively.bench.grid import Bench, Job
+    from positively.bench.results import Cell
+    from positively.training import auto, identity
+    from positively.training.auto import resolve
+
+    dataset = read_dataset(place, ReadOptions())
+    result = read_results(finished[0] / "cells")[0]
+    grown = make_dataclass("TrainConfig", [("later", float, field(default=0.5))], bases=(TrainConfig,))
+    names = []
+    for kind in (TrainConfig, grown):
+        for module in (auto, identity):
+            monkeypatch.setattr(module, "TrainConfig", kind)
+        config = resolve(kind(**result.settings), dataset.train, torch.device("cpu"))
+        bench = Bench(finished[0], [dataset], config, None, choose=False)
+        names.append(bench._name(Job(Cell(**vars(result.cell)), config, (("prior", 0.01),))))
+    assert names[0] == names[1]
+
+
+def test_risks_get_the_prior_of_the_ratio_the_bench_knows(place, tmp_path, monkeypatch):
+    """PU-MLC got its γ of the ratio, uPU and nnPU the prior of complete labels."""
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    rows = {"uPU": {"method": "upu"}, "given": {"method": "nnpu", "options": {"label_frequency": 0.9}}}
+    (tmp_path / "risk.yaml").write_text(yaml.safe_dump({"title": "Risks", "ratios": [0.5], "rows": rows}))
+    said = words(place, tmp_path / "out", "--seeds", "1", "--lr", "0.01", "--start", "prior")
+    said[1] = str(tmp_path / "risk.yaml")
+    assert main(said) == 0
+    found = {result.cell.row: result.options for result in read_results(tmp_path / "out" / "cells")}
+    assert found == {"uPU": {"label_frequency": 0.5}, "given": {"label_frequency": 0.9}}

@@ -476,10 +476,11 @@ def test_the_years_are_chosen_by_name() -> None:
     assert choose_year([2007, 2012], 2007, "VOCdevkit") == (2007, [])
 
 
-def test_benchmarks_are_read_by_the_public_face(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmarks_are_read_by_the_public_face(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "positively")
     write_coco(tmp_path / "coco", "val", 2017)
     table = po.read(tmp_path / "coco", part="val", year=2017, empty_images="drop")
-    assert len(table) == 2 and "COCO 2017 val." in capsys.readouterr().out
+    assert len(table) == 2 and "COCO 2017 val." in caplog.text
     write_voc(tmp_path / "VOCdevkit")
     assert po.read(tmp_path / "VOCdevkit", quiet=True, difficult="negative").is_complete
     with pytest.raises(PositivelyError, match="'keep' or 'drop'"):

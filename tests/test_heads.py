@@ -28,7 +28,8 @@ from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
 from positively.training.auto import resolve
 from positively.training.config import TrainConfig
-from positively.training.fit import build_classifier, train
+from positively.training.fit import train
+from positively.training.networks import build_classifier, start_head
 
 torch.set_num_threads(1)
 
@@ -57,10 +58,10 @@ def head(request: pytest.FixtureRequest) -> Head:
 @pytest.mark.parametrize("side", [1, 5, 14, 15, 28, 33])
 def test_kept_maps_give_the_logits_of_the_map(head: Head, side: int) -> None:
     feature_map = torch.randn(2, 8, side, side + 1)
-    kept = head.eval().pool(feature_map)
+    pooled = head.eval().pool(feature_map)
     assert head(feature_map).shape == (2, CLASSES)
-    assert torch.equal(head.pool(kept), kept)
-    assert torch.equal(head(kept), head(feature_map))
+    assert torch.equal(head.pool(pooled), pooled)
+    assert torch.equal(head(pooled), head(feature_map))
 
 
 def test_the_prior_start_gives_every_image_the_class_frequencies(head: Head) -> None:
@@ -226,13 +227,13 @@ def test_word_vector_files_that_cannot_serve_are_told(tmp_path: Path, scenes: Pa
         read_word_vectors(str(path))
     np.save(path, np.zeros((3, 5)))
     tags = po.read(scenes / "train.csv", quiet=True)
-    options = TINY | {"word_vectors": str(path), "out": str(tmp_path / "run")}
+    options = TINY | {"head_options": {"word_vectors": str(path)}, "out": str(tmp_path / "run")}
     with pytest.raises(ConfigError, match=r"10 rows, not the shape 3×5"):
         po.fit(tags, head="semantic-graph", **options)
-    with pytest.raises(ConfigError, match="Head 'linear' has no use for --word-vectors"):
+    with pytest.raises(ConfigError, match="Head 'linear' has no option 'word_vectors'; it has pooling"):
         po.fit(tags, **options)
-    with pytest.raises(ConfigError, match="weighs the positions by attention and has no pooling 'max'"):
-        po.fit(tags, head="semantic-graph", pooling="max", **options | {"word_vectors": None})
+    with pytest.raises(ConfigError, match="Head 'semantic-graph' has no option 'pooling'"):
+        po.fit(tags, head="semantic-graph", **options | {"head_options": {"pooling": "max"}})
 
 
 # A run
@@ -246,8 +247,9 @@ def test_a_run_with_the_graph_is_loaded_as_it_was_trained(scenes: Path, tmp_path
     tags = po.read(scenes / "train.csv", quiet=True)
     vectors = tmp_path / "vectors.npy"
     np.save(vectors, np.random.default_rng(0).normal(size=(len(tags.classes), 7)))
-    config = TrainConfig(**GRAPH, out=str(tmp_path / "run"), word_vectors=str(vectors) if with_file else None, ema=0.0)
-    folder = RunFolder(train(tags, config, say=lambda line: None))
+    chosen = {"word_vectors": str(vectors)} if with_file else {}
+    config = TrainConfig(**GRAPH, out=str(tmp_path / "run"), head_options=chosen, ema=0.0)
+    folder = RunFolder(train(tags, config))
     vectors.unlink()  # a run brings all it needs
     loaded = load_model(folder, load_model_config(folder))
     assert isinstance(loaded.head, SemanticGraphHead)
@@ -267,21 +269,12 @@ def test_a_run_with_the_graph_is_loaded_as_it_was_trained(scenes: Path, tmp_path
     torch.testing.assert_close(loaded(images), again.eval()(images))
 
 
-def test_runs_of_before_are_linear(scenes: Path, tmp_path: Path) -> None:
-    tags = po.read(scenes / "train.csv", quiet=True)
-    run = RunFolder(train(tags, TrainConfig(**TINY | {"epochs": 1}, out=str(tmp_path / "run")), say=lambda line: None))
-    model_config = {
-        name: fact for name, fact in load_model_config(run).items() if name not in ("head", "word_vector_size")
-    }
-    assert load_model(run, model_config).head.feature_key == "average"
-
-
 def test_the_graph_learns_from_kept_maps(scenes: Path, tmp_path: Path) -> None:
     weights = tmp_path / "tiny.safetensors"
     save_file(timm.create_model("positively_tiny").state_dict(), weights)
     tags = po.read(scenes / "train.csv", quiet=True)
     kept = {"weights": str(weights), "depth": "probe", "features": str(tmp_path / "features")}
-    folder = RunFolder(train(tags, TrainConfig(**GRAPH | kept, out=str(tmp_path / "run")), say=lambda line: None))
+    folder = RunFolder(train(tags, TrainConfig(**GRAPH | kept, out=str(tmp_path / "run"))))
     stored = [load_file(path) for path in (tmp_path / "features").rglob("*.safetensors")]
     maps = [tensor for segment in stored for tensor in segment.values() if tensor.ndim == 4]
     assert {tuple(tensor.shape[1:]) for tensor in maps} == {(96, 7, 7)}
@@ -386,8 +379,11 @@ def test_towers_learn_at_448_pixels(tower: tuple[str, Path], head_name: Any, tmp
         holdout=0.0,
         out=str(tmp_path / "run"),
     )
-    before = build_classifier(resolve(config, table, torch.device("cpu")), table).state_dict()
-    run = train(table, config, say=lambda line: None)
+    resolved = resolve(config, table, torch.device("cpu"))
+    classifier = build_classifier(resolved, table)
+    start_head(classifier, resolved, table)
+    before = classifier.state_dict()
+    run = train(table, config)
     after = load_file(run / "model.safetensors")
     shutil.rmtree(run)  # half a gigabyte
     assert before.keys() == after.keys()

@@ -165,11 +165,11 @@ def test_any_batch_is_finite(rows, classes, scale, seed, name):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"gamma": "abc"}, "PUMLC: option 'gamma' takes float, not 'abc'"),
-        ({"gamma": True}, "option 'gamma' takes float, not True"),
-        ({"temper": "foo"}, "option 'temper' takes 'logits' or 'spread', not 'foo'"),
-        ({"detach": 1}, "option 'detach' takes bool, not 1"),
-        ({"tau": "x"}, "option 'tau' takes float or None, not 'x'"),
+        ({"gamma": "abc"}, "PUMLC: gamma must be a number at least 0, not 'abc'"),
+        ({"gamma": True}, "gamma must be a number at least 0, not True"),
+        ({"temper": "foo"}, "temper must be 'logits' or 'spread', not 'foo'"),
+        ({"detach": 1}, "detach must be True or False, not 1"),
+        ({"tau": "x"}, "tau must be a number above 0 or None, not 'x'"),
     ],
 )
 def test_a_wrong_value_of_an_option_is_a_sentence(options, sentence):

@@ -334,7 +334,7 @@ def test_bytes_and_numbers_up_to_one_are_normalised_alike() -> None:
 
 @pytest.mark.parametrize("pooling", ["average", "max", "mix"])
 def test_kept_features_give_the_same_logits(pooling: Any) -> None:
-    model = create_classifier("test_vit", 4, weights="none", image_size=96, pooling=pooling).eval()
+    model = create_classifier("test_vit", 4, weights="none", image_size=96, head_options={"pooling": pooling}).eval()
     images = torch.rand(2, 3, 96, 96)
     with torch.no_grad():
         features = model.features(images)
@@ -344,7 +344,7 @@ def test_kept_features_give_the_same_logits(pooling: Any) -> None:
 
 def test_pooling_is_what_it_says() -> None:
     feature_map = torch.tensor([0.0, 1.0, 2.0, 5.0]).reshape(1, 1, 2, 2)
-    pooled = [LinearHead(1, 1, kind).pool(feature_map).item() for kind in ("average", "max", "mix")]
+    pooled = [LinearHead(1, 1, pooling=kind).pool(feature_map).item() for kind in ("average", "max", "mix")]
     assert pooled == [2.0, 5.0, 3.5]
 
 
@@ -361,7 +361,7 @@ def test_prior_start_gives_every_image_the_class_frequencies() -> None:
 def test_heads_refuse_what_they_do_not_know() -> None:
     with pytest.raises(ConfigError, match="no head 'cubic'; there are linear"):
         create_head("cubic", 8, 2)
-    with pytest.raises(ConfigError, match="Pooling is"):
+    with pytest.raises(ConfigError, match="pooling must be 'average'"):
         create_head("linear", 8, 2, pooling="sum")
     with pytest.raises(ConfigError, match="at least one class"):
         create_head("linear", 8, 0)

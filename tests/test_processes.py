@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import timm
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 from conftest import TINY, options
 from positively import losses
 from positively.losses import LOSSES
+from positively.training.runtime import synchronize_batchnorm
 
 ROWS, INPUTS, CLASSES = 7, 5, 3
 
@@ -107,3 +109,49 @@ def test_training_on_two_processes_equals_training_on_one(scenes, positively, en
             torch.testing.assert_close(other_weights[name], tensor, atol=1e-8, rtol=0)
     biases = weights["head.linear.bias"].abs()
     assert biases.max() > 1e-4  # steps were taken: the biases start at zero
+
+
+def test_two_processes_whose_clocks_differ_save_together_and_do_not_hang(scenes, positively, tmp_path):
+    """Each looked at its own clock, and saving waits for the other: they hung."""
+    plugin = tmp_path / "clock.py"
+    plugin.write_text(
+        "import os, itertools\n"
+        "import positively.training.trainer as trainer\n"
+        "rank, ticks = os.environ.get('LOCAL_RANK', '0'), itertools.count()\n"
+        "step = {'0': 60.0, '1': 7.0}[rank]\n"  # a minute passes between two looks of the first, seconds of the second
+        "trainer.clock = lambda: step * next(ticks)\n"
+    )
+    settings = TINY | {"freeze_batchnorm": "true", "checkpoint_minutes": 1.5, "epochs": 3}
+    words = ["train", scenes / "train.csv", *options(settings), "--devices", 2, "--plugin", plugin]
+    positively(*words, "--out", tmp_path / "run")
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_live_batchnorm_on_several_cpu_processes_is_refused_with_the_fix(scenes, positively, tmp_path):
+    """Each process kept statistics of its own, and the saved ones were those of the first."""
+    words = ["train", scenes / "train.csv", *options(TINY), "--devices", 2, "--out", tmp_path / "run"]
+    done = positively(*words, check=False)
+    assert done.returncode == 2
+    assert "Pass --freeze-batchnorm to leave them as they are, or --devices 1." in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_live_batchnorm_is_synchronised_on_gpus():
+    network = timm.create_model("test_resnet")
+    synchronize_batchnorm(network, torch.device("cuda"))  # converts; it needs no GPU to do so
+    norms = [module for module in network.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
+    assert norms and all(isinstance(module, torch.nn.SyncBatchNorm) for module in norms)
+    frozen = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1))
+    synchronize_batchnorm(frozen, torch.device("cpu"))  # nothing to share, nothing to refuse
+
+
+def test_a_batch_that_does_not_divide_is_trained_as_given_on_two_processes(scenes, positively, tmp_path):
+    """70 on two devices trained 68: pairs have to stay together, so one process takes more."""
+    settings = TINY | {"epochs": 1, "precision": "64-true", "freeze_batchnorm": "true", "batch_size": 7, "lr": 0.001}
+    words = ["train", scenes / "train.csv", *options(settings)]
+    positively(*words, "--out", tmp_path / "one")
+    positively(*words, "--out", tmp_path / "two", "--devices", 2)
+    (rows, weights, _), (other_rows, other_weights, _) = (read_run(tmp_path / name) for name in ("one", "two"))
+    assert other_rows[0] == pytest.approx(rows[0], abs=1e-8)
+    for name, tensor in weights.items():
+        torch.testing.assert_close(other_weights[name], tensor, atol=1e-8, rtol=0)

@@ -87,3 +87,33 @@ def test_help_loads_no_torch(words):
 def test_importing_the_package_loads_no_torch():
     program = "import sys, positively; assert 'torch' not in sys.modules; assert positively.losses.pu_mlc"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+RETIRED = {
+    "aside",
+    "workshop",
+    "speak",
+    "say",
+    "telling",
+    "kept",
+    "keeps",
+    "facts",
+    "door",
+    "usual",
+    "redraw",
+    "learner",
+}
+RETIRED |= {"draw_", "_resting", "observe", "exceptions", "frozen_statistics", "labelled", "batchorder", "inorder"}
+
+
+def names_in(tree):
+    for node in ast.walk(tree):
+        for attribute in ("id", "name", "attr", "arg", "asname"):
+            if isinstance(getattr(node, attribute, None), str):
+                yield getattr(node, attribute)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_names_are_words_that_can_be_searched_for(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert {name for name in names_in(tree) if name.lower() in RETIRED} == set()

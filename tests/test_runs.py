@@ -149,7 +149,6 @@ def test_a_run_that_goes_on_is_the_latest_of_its_name(tmp_path, monkeypatch):
 SETTINGS = {
     "method": "pu-mlc",
     "head": "linear",
-    "pooling": "average",
     "lgconv": False,
     "depth": "finetune",
     "learn_stages": None,
@@ -210,7 +209,7 @@ def test_a_model_config_that_lacks_an_entry_or_is_no_mapping_is_a_sentence(saved
 
 def test_options_of_the_head_are_written_where_there_are_any(tmp_path):
     folder = RunFolder(tmp_path)
-    classifier = create_classifier("positively_tiny", 3, "none", 48, pooling="max")
+    classifier = create_classifier("positively_tiny", 3, "none", 48, head_options={"pooling": "max"})
     settings = {name: value for name, value in SETTINGS.items() if name != "pooling"}
     save_model(folder, classifier, CLASSES, settings | {"head_options": {"pooling": "max"}})
     folder.write_thresholds(CLASSES, torch.full((3,), 0.5).double().numpy())

@@ -14,21 +14,40 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_API = ("Run", "fit", "read")
+_HOMES = {
+    **dict.fromkeys(("Run", "fit", "read"), "api"),
+    **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
+    "register_head": "models",
+    "register_loss": "losses",
+    "register_method": "methods",
+}
 _ROOMS = ("calibration", "data", "errors", "features", "labels", "losses", "methods", "metrics", "models", "training")
-__all__ = ["LabelState", "LabelTable", "Run", "fit", "losses", "metrics", "models", "read"]
+__all__ = [
+    "LabelState",
+    "LabelTable",
+    "Run",
+    "fit",
+    "losses",
+    "metrics",
+    "models",
+    "read",
+    "register_head",
+    "register_loss",
+    "register_method",
+]
 
 if TYPE_CHECKING:
     from positively import losses, metrics, models
     from positively.api import Run, fit, read
     from positively.labels import LabelState, LabelTable
+    from positively.losses import register_loss
+    from positively.methods import register_method
+    from positively.models import register_head
 
 
 def __getattr__(name: str) -> Any:
-    if name in _API:
-        return getattr(import_module("positively.api"), name)
-    if name in ("LabelState", "LabelTable"):
-        return getattr(import_module("positively.labels"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"positively.{_HOMES[name]}"), name)
     if name in _ROOMS:
         return import_module(f"positively.{name}")
     raise AttributeError(f"module 'positively' has no attribute '{name}'")

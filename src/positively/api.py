@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from torch import nn
 
@@ -12,7 +12,8 @@ from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
 from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.losses.base import check_option
+from positively.logs import logger, shown
+from positively.options import check_options, kinds_of
 from positively.predict import Run
 from positively.training.config import TrainConfig
 from positively.training.fit import train
@@ -21,17 +22,17 @@ __all__ = ["Run", "fit", "read"]
 
 
 def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **options: Any) -> LabelTable:
-    """Read a table of tags, COCO annotations or PASCAL VOC, and print how it was understood.
+    """Read a table of tags, COCO annotations or PASCAL VOC, and log how it was understood.
 
     Args:
         path: CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit.
         split: Only the rows whose split column says so.
-        quiet: Print nothing.
+        quiet: Show nothing, where no logging is set up; whoever has set it up decides there.
         **options: Fields of :class:`positively.data.options.ReadOptions`, such as ``images="photos/"``.
     """
     table, notes = read_labels(path, ReadOptions(**_checked(options, ReadOptions, "read")))
-    if not quiet:
-        print("\n".join(notes))
+    with shown(quiet):
+        logger.info("\n".join(notes))
     return table.split(split) if split else table
 
 
@@ -41,6 +42,7 @@ def fit(
     method: str | None = None,
     backbone: str | nn.Module | None = None,
     config: TrainConfig | None = None,
+    quiet: bool = False,
     **options: Any,
 ) -> Run:
     """Train a classifier on a table and return the run.
@@ -51,6 +53,7 @@ def fit(
         backbone: Name of a timm model, or a module that maps images B×3×H×W to a feature map or vectors; the module is
             trained in place. Default: what suits the machine.
         config: A whole configuration; what is given beside it wins.
+        quiet: Show nothing, where no logging is set up.
         **options: Fields of :class:`positively.training.config.TrainConfig`, such as ``epochs=10``.
     """
     if not isinstance(table, LabelTable):
@@ -60,16 +63,12 @@ def fit(
     named = {"method": method, "backbone": name}
     options |= {key: value for key, value in named.items() if value is not None}
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "fit"))
-    return Run(train(table, settings, backbone=module), backbone=module)
+    with shown(quiet):
+        return Run(train(table, settings, backbone=module), backbone=module)
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:
     """Options whose names and values the dataclass knows; paths become text."""
-    hints = get_type_hints(kind)
     checked = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
-    for name, value in checked.items():
-        if name not in hints:
-            raise ConfigError(f"{function} has no option '{name}'; it has {', '.join(hints)}.")
-        if not isinstance(value, dict):
-            check_option(function, name, value, hints[name])
+    check_options(function, checked, kinds_of(kind))
     return checked

@@ -20,6 +20,7 @@ from positively.api import Run, fit, read
 from positively.data.scenes import CLASSES, write_scenes
 from positively.files import write_json, write_text
 from positively.labels import LabelTable
+from positively.logs import logger
 
 KNOWN_RATIO = 0.3
 TRAIN_SCENES, TEST_SCENES = 2000, 1000
@@ -29,7 +30,7 @@ NETWORK: dict[str, Any] = {
     "image_size": 48,
     "depth": "finetune",
     "augment": "none",
-    "pooling": "max",
+    "head_options": {"pooling": "max"},
     "epochs": 10,
     "batch_size": 64,
     "lr": 3e-3,
@@ -85,25 +86,27 @@ def _classes(folder: Path) -> str:
     return str(file)
 
 
-def run_demo(out: Path, seeds: int = 2, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
     """Train and score all contestants with all seeds; what is done already is not done again."""
     scenes = out / "scenes"
-    say(f"Writing {TRAIN_SCENES:,} training and {TEST_SCENES:,} test scenes of handwritten digits to {scenes} …")
+    logger.info(
+        f"Writing {TRAIN_SCENES:,} training and {TEST_SCENES:,} test scenes of handwritten digits to {scenes} …"
+    )
     complete, test = make_tables(scenes)
     results = []
     for seed in range(seeds):
         tags = write_tags(scenes, complete, seed)
         for contestant in CONTESTANTS:
             folder = out / f"{contestant.method}-seed{seed}"
-            kept = folder / "evaluation.json"
-            if not kept.exists():
-                say(f"\n{contestant.name} (sees {contestant.sees}), seed {seed}")
+            evaluation = folder / "evaluation.json"
+            if not evaluation.exists():
+                logger.info(f"\n{contestant.name} (sees {contestant.sees}), seed {seed}")
                 table = complete if contestant.complete else tags
                 settings = {"method": contestant.method, "options": contestant.options, "seed": seed, **NETWORK}
                 run = fit(table, out=str(folder), resume="auto", **settings)
-                write_json(kept, run.evaluate(test).to_dict())
+                write_json(evaluation, run.evaluate(test).to_dict())
             results.append({"name": contestant.name, "sees": contestant.sees, "seed": seed, "run": str(folder)})
-            results[-1] |= json.loads(kept.read_text(encoding="utf-8"))
+            results[-1] |= json.loads(evaluation.read_text(encoding="utf-8"))
     return results
 
 

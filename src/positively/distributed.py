@@ -80,12 +80,12 @@ def gather_rows(rows: Tensor) -> Tensor:
     rows = rows.detach()
     if not is_distributed():
         return rows
-    most = largest(len(rows))
-    padded = rows.new_zeros((most, *rows.shape[1:]))
+    counts = gather(len(rows))
+    padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: len(rows)] = rows
     parts = [torch.empty_like(padded) for _ in range(world_size())]
     dist.all_gather(parts, padded.contiguous())
-    return torch.cat([part[:count] for part, count in zip(parts, gather(len(rows)), strict=True)])
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
 class _SumOverProcesses(torch.autograd.Function):

@@ -8,10 +8,13 @@ of the command line ``--blank negative``.
 """
 
 import re
+import shlex
+from ast import literal_eval
 from collections.abc import Sequence
 
 # Two characters for private use mark an option inside a message, until it is known who reads it.
 _BEGIN, _END = "\ue000", "\ue001"
+_QUOTES = ("'", '"')
 _MARKED = re.compile(f"{_BEGIN}(.*?)=(.*?){_END}", re.DOTALL)
 
 
@@ -35,8 +38,11 @@ def in_shell(text: str) -> str:
     """A message as a user of the command line reads it."""
 
     def flag(match: re.Match[str]) -> str:
-        name, value = f"--{match[1].replace('_', '-')}", match[2].strip("'\"")
-        return f"{name} {value}" if value and value != "True" else name
+        name = f"--{match[1].replace('_', '-')}"
+        if match[2] in ("", "True"):
+            return name
+        value = match[2]
+        return f"{name} {shlex.quote(str(literal_eval(value))) if value[0] in _QUOTES else value}"
 
     return _MARKED.sub(flag, text)
 

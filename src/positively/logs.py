@@ -50,10 +50,12 @@ def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
 
     Args:
         quiet: Show nothing.
-        shell: Name options as the command line does.
+        shell: This is the command line, whose process is its own: it shows them in any case, and names options as it
+            takes them.
     """
     has_own = any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers)
-    if quiet or has_own or logging.getLogger().handlers or not is_first_process():
+    is_set_up = not shell and (has_own or bool(logging.getLogger().handlers))
+    if quiet or is_set_up or not is_first_process():
         yield
         return
     handler, level = _ConsoleHandler(shell), logger.level

@@ -6,8 +6,9 @@ A range stands in the annotation, ``gamma: Annotated[float, Range(minimum=0)]``;
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -77,29 +78,54 @@ def make_options(kind: type[T], owner: str, given: Mapping[str, Any]) -> T:
 def kinds_of(kind: type) -> dict[str, Any]:
     """Name → annotation of the fields of a dataclass."""
     hints = get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(kind) if field.init}
+    return {entry.name: hints[entry.name] for entry in fields(kind)}
+
+
+def options_of(function: Callable[..., Any], base: type | None = None) -> type:
+    """An options dataclass from the keyword-only arguments of a function, and of ``base``, whose fields win.
+
+    >>> def scale(x, *, factor: NonNegative = 2.0): ...
+    >>> options_of(scale)(factor=3.0).factor
+    3.0
+    """
+    hints = get_type_hints(function, include_extras=True)
+    own = {entry.name for entry in fields(base)} if base else set()
+    entries: list[Any] = [
+        (name, hints[name], field(default=parameter.default))
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name not in own
+    ]
+    made = make_dataclass(f"{function.__name__}_options", entries, bases=(base,) if base else (), frozen=True)
+    made.__doc__ = function.__doc__
+    return made
 
 
 def changed_options(options: Any) -> dict[str, Any]:
     """What differs from the defaults in an instance of an options dataclass."""
-    values = {field: getattr(options, field.name) for field in fields(options) if field.init}
-    return {field.name: value for field, value in values.items() if value != default_of(field)}
+    values = {entry: getattr(options, entry.name) for entry in fields(options)}
+    return {entry.name: value for entry, value in values.items() if value != default_of(entry)}
 
 
-def default_of(field: Any) -> Any:
+def default_of(entry: Any) -> Any:
     """Default of a dataclass field."""
-    return field.default_factory() if field.default_factory is not MISSING else field.default
+    return entry.default_factory() if entry.default_factory is not MISSING else entry.default
 
 
 def describe_options(kind: type) -> list[tuple[str, str, Any, str]]:
     """Name, what it takes, default and help of every field, for a person."""
-    from docstring_parser import parse_from_object
+    from docstring_parser import parse, parse_from_object
 
-    helps = {entry.arg_name: " ".join((entry.description or "").split()) for entry in parse_from_object(kind).params}
+    helps: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__[:-1]):
+        try:
+            found = parse_from_object(ancestor).params
+        except (OSError, TypeError):  # made from a function: there is no source of its own
+            found = parse(ancestor.__doc__ or "").params
+        helps |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in found}
     kinds = kinds_of(kind)
     return [
-        (field.name, describe_kind(kinds[field.name]), default_of(field), helps.get(field.name, ""))
-        for field in fields(kind)
+        (entry.name, describe_kind(kinds[entry.name]), default_of(entry), helps.get(entry.name, ""))
+        for entry in fields(kind)
     ]
 
 

@@ -17,7 +17,7 @@ from positively.data.images import find_broken, is_image_name
 from positively.data.loading import FeatureDataset, ImageDataset
 from positively.data.overlap import image_hashes, refuse_known
 from positively.data.transforms import ImageTransform
-from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more
+from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more, option
 from positively.features import extract
 from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
@@ -25,7 +25,6 @@ from positively.models import Classifier
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
 from positively.runs.scoring import score, sigmoid
-from positively.training.runtime import keep_freed_memory
 
 Scores = npt.NDArray[np.float64]
 
@@ -83,8 +82,6 @@ class Run:
     @cached_property
     def model(self) -> Classifier:
         """The network, ready for use."""
-        if self.device == "cpu":
-            keep_freed_memory()
         return load_model(self.folder, self.model_config, self._backbone).to(self.device)
 
     def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
@@ -97,19 +94,19 @@ class Run:
     def _transform(self) -> ImageTransform:
         return ImageTransform(self.model.backbone.image_size, self.model.backbone.interpolation)
 
-    def _kept_scores(self, table: LabelTable, workers: int, progress: Callable[[int], None] | None) -> Scores:
+    def _stored_scores(self, table: LabelTable, workers: int, progress: Callable[[int], None] | None) -> Scores:
         """As :meth:`scores`, by kept features: the next run with this frozen backbone finds them on disk."""
-        told = 0
+        counted = 0
 
-        def tell(done: int, todo: int) -> None:
-            nonlocal told
+        def count(done: int, todo: int) -> None:
+            nonlocal counted
             if progress:
-                progress(done - told)
-            told = done
+                progress(done - counted)
+            counted = done
 
-        features = extract(self.model, table, self._transform, workers=workers, progress=tell, all_processes=False)
-        samples = FeatureDataset(table, features)
-        return sigmoid(score(self.model.trainable, samples, device=self.device, all_processes=False))
+        features = extract(self.model, table, self._transform, workers=workers, progress=count, all_processes=False)
+        dataset = FeatureDataset(table, features)
+        return sigmoid(score(self.model.trainable, dataset, device=self.device, all_processes=False))
 
     def evaluate(
         self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
@@ -120,9 +117,11 @@ class Run:
             raise RunError(f"{table.source} has classes the run does not know: {and_more(missing)}.")
         table = table.with_classes(self.classes)
         if not table.has_negatives:
-            raise MetricError(f"{table.source} only lists tags; if they are complete, pass --blank negative.")
+            raise MetricError(
+                f"{table.source} only lists tags; if they are complete, pass {option('blank', 'negative')}."
+            )
         self._refuse_overlap(table)
-        find_scores = self._kept_scores if self.model_config["depth"] == "probe" else self.scores
+        find_scores = self._stored_scores if self.model_config["depth"] == "probe" else self.scores
         scores = find_scores(table, workers=workers, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 
@@ -167,7 +166,7 @@ class Run:
         if broken and not skip_broken:
             first = next(iter(broken))
             more = f" ({len(broken) - 1} more like this)" if len(broken) > 1 else ""
-            raise ImageError(f"{images[first]}: {broken[first]}{more}. Mend it, or pass --skip-broken.")
+            raise ImageError(f"{images[first]}: {broken[first]}{more}. Mend it, or pass {option('skip_broken', True)}.")
         good = [image for row, image in enumerate(images) if row not in broken]
         table = LabelTable.from_positives(good, self.classes, [[] for _ in good])
         scores = iter(self.scores(table, workers=workers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
@@ -84,6 +85,7 @@ def load_plugin(file: str) -> None:
     spec = spec_from_file_location(f"positively_plugin_{path.stem}", path.resolve())
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses and help texts look for it
     try:
         spec.loader.exec_module(module)
     except ConfigError:

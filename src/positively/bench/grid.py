@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -17,27 +16,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
+from filelock import FileLock, Timeout
 from safetensors.numpy import save_file
 
 from positively.bench.datasets import Dataset
 from positively.bench.results import Cell, Result, read_result, write_result
+from positively.bench.runner import DatasetRunner
 from positively.bench.suite import Row, Suite
-from positively.bench.workshop import Workshop
 from positively.data.images import content_hash
-from positively.errors import ConfigError, InterruptedRunError, RunError
+from positively.errors import ConfigError, DivergedError, InterruptedRunError, in_python, option
 from positively.files import write_json, write_with
+from positively.logs import logger
+from positively.methods import METHODS
 from positively.models import Start
 from positively.recipes import Recipe
-from positively.training.config import NOT_PART_OF_THE_RESULT, TrainConfig
+from positively.training.auto import possible_starts
+from positively.training.config import TrainConfig
+from positively.training.identity import identity
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-STARTS: tuple[Start, ...] = ("default", "prior")
 Candidate = tuple[Start, float]
 RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
 """What a row's start and learning rate are chosen from."""
-_CHOICE_ASIDE = 0.2
+_CHOICE_HOLDOUT = 0.2
 _CHOICE_SEED = 0
 # A process that finds all cells that are left in the hands of others looks again after this time.
 _WAIT_SECONDS = 2.0
@@ -63,12 +66,11 @@ class Bench:
         base: TrainConfig,
         fabric: Fabric,
         choose: bool,
-        speak: Callable[[str], None],
         recipe: Recipe | None = None,
     ) -> None:
         self.out, self.base, self.choose, self.recipe = out, base, choose, recipe
-        self.workshops = {dataset.name: Workshop(dataset, base, fabric, speak) for dataset in datasets}
-        if len(self.workshops) < len(datasets):
+        self.runners = {dataset.name: DatasetRunner(dataset, base, fabric) for dataset in datasets}
+        if len(self.runners) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
             raise ConfigError(f"Two of the benchmarks have the same name: {names}.")
         self._digests = {dataset.name: dataset.digest() for dataset in datasets}
@@ -76,29 +78,29 @@ class Bench:
     def jobs(self, suite: Suite, seeds: int) -> list[Job]:
         """Every cell of a suite, the first seed of all of them first."""
         return [
-            self._job(workshop, row, ratio, noise, seed)
-            for seed, workshop in product(range(seeds), self.workshops.values())
+            self._job(runner, row, ratio, noise, seed)
+            for seed, runner in product(range(seeds), self.runners.values())
             for row, ratio, noise in suite.grid()
         ]
 
-    def _job(self, workshop: Workshop, row: Row, ratio: float, noise: float, seed: int) -> Job:
-        config = workshop.configure(
-            method=row.method,
-            options=row.method_options(workshop.dataset.family, ratio, self.recipe),
-            known_ratio=ratio,
-            flip_positives=noise,
-            seed=seed,
-            **row.train,
-        )
-        cell = Cell(workshop.dataset.name, row.name, str(config.depth), ratio, noise, seed)
+    def _job(self, runner: DatasetRunner, row: Row, ratio: float, noise: float, seed: int) -> Job:
+        grid = {"known_ratio": ratio, "flip_positives": noise, "seed": seed, **row.train}
+        options = row.options
+        if row.published:
+            published = row.published_options(runner.dataset.family, ratio, self.recipe)
+            options = {**runner.benchmark_options(row.method, replace(self.base, **grid), published), **options}
+        config = runner.configure(row.method, options, **grid)
+        cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
         return Job(cell, config, self._candidates(row, config))
 
     def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
         """Starts and rates; what the user or the row fixes is not chosen."""
+        if METHODS[config.method].is_solver:
+            return (("default", config.lr or 0.0),)
         fixed_start = self.base.start != "auto" or "start" in row.train or not self.choose
         fixed_rate = self.base.lr is not None or "lr" in row.train or not self.choose
         own: Start = "prior" if config.start == "prior" else "default"
-        starts = (own,) if fixed_start else STARTS
+        starts = (own,) if fixed_start else possible_starts(config.head)
         rates = (config.lr or 0.0,) if fixed_rate else RATES[str(config.depth)]
         return tuple(product(starts, rates))
 
@@ -114,12 +116,7 @@ class Bench:
             for path, job in list(missing.items()):
                 with self._held(path.stem, wait=False) as mine:
                     if mine and not path.exists():
-                        try:
-                            self._compute(job, path)
-                        except InterruptedRunError:
-                            raise InterruptedRunError(
-                                f"Stopped in {job.cell.name}. The same command goes on."
-                            ) from None
+                        self._compute(job, path)
                 if path.exists():
                     del missing[path]
                     done += 1
@@ -133,37 +130,52 @@ class Bench:
         return [replace(read_result(path), cell=job.cell) for job, path in paths if path.exists()]
 
     def _compute(self, job: Job, path: Path) -> None:
+        """Train a cell and write its result; one whose loss is no number is written down as that, and stops nothing."""
+        try:
+            self._train(job, path)
+        except DivergedError as error:
+            logger.warning(f"{job.cell.name}: {error.message}")
+            write_result(path, self._result(job, job.config, failure=in_python(error.message)))
+        except InterruptedRunError:
+            raise InterruptedRunError(f"Stopped in {job.cell.name}. The same command goes on.") from None
+
+    def _train(self, job: Job, path: Path) -> None:
         began = time.perf_counter()
-        workshop = self.workshops[job.cell.dataset]
+        runner = self.runners[job.cell.dataset]
         start, rate, tried = self._choice(job)
         config = replace(job.config, start=start, lr=rate)
         # A head is trained in seconds; what takes longer goes on where it was killed.
         work = None if config.depth == "probe" else self.out / "work" / path.stem
-        outcome = workshop.train(config, work=work)
+        outcome = runner.train(config, work=work)
         assert outcome.test_logits is not None
         scores: dict[str, npt.NDArray[Any]] = {"logits": outcome.test_logits, "thresholds": outcome.thresholds}
         write_with(path.with_suffix(".safetensors"), lambda temporary: save_file(scores, temporary))
-        self._write_truth(workshop.dataset)
-        write_result(
-            path,
-            Result(
-                cell=job.cell,
-                family=workshop.dataset.family,
-                method=config.method,
-                options=config.options,
-                backbone=config.backbone,
-                image_size=config.image_size or 0,
-                chosen={"start": start, "lr": rate, "tried": tried},
-                labels=outcome.labels,
-                test=workshop.measure(outcome),
-                history=outcome.history,
-                settings=asdict(config),
-                scores=path.with_suffix(".safetensors").name,
-                seconds=time.perf_counter() - began,
-            ),
+        self._write_truth(runner.dataset)
+        result = self._result(
+            job,
+            config,
+            chosen={"start": start, "lr": rate, "tried": tried},
+            labels=outcome.labels,
+            test=runner.measure(outcome),
+            history=outcome.history,
+            scores=path.with_suffix(".safetensors").name,
+            seconds=time.perf_counter() - began,
         )
+        write_result(path, result)
         if work:
             shutil.rmtree(work, ignore_errors=True)
+
+    def _result(self, job: Job, config: TrainConfig, **found: Any) -> Result:
+        return Result(
+            cell=job.cell,
+            family=self.runners[job.cell.dataset].dataset.family,
+            method=config.method,
+            options=config.options,
+            backbone=config.backbone,
+            image_size=config.image_size or 0,
+            settings=asdict(config),
+            **found,
+        )
 
     def _choice(self, job: Job) -> tuple[Start, float, list[dict[str, Any]]]:
         """Start and rate with the highest mAP on a fifth of the training images, whose labels are complete.
@@ -173,17 +185,17 @@ class Bench:
         """
         if len(job.candidates) == 1:
             return (*job.candidates[0], [])
-        workshop, config = self.workshops[job.cell.dataset], replace(job.config, seed=_CHOICE_SEED)
+        runner, config = self.runners[job.cell.dataset], replace(job.config, seed=_CHOICE_SEED)
         path = self.out / "choices" / f"{self._name(job, seed=False)}.json"
         with self._held(path.stem, wait=True):
             tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
             for start, rate in job.candidates[len(tried) :]:
-                candidate = replace(config, start=start, lr=rate)
+                candidate = replace(config, start=start, lr=rate, holdout=_CHOICE_HOLDOUT)
                 work = None if config.depth == "probe" else self.out / "work" / f"{path.stem}-{start}-{rate:g}"
                 try:
-                    outcome = workshop.train(candidate, test=False, aside=_CHOICE_ASIDE, work=work)
+                    outcome = runner.train(candidate, test=False, work=work)
                     quality = outcome.history[-1]["holdout_map"]
-                except RunError:  # the loss is no longer a number: too fast for this row
+                except DivergedError:  # the loss is no longer a number: too fast for this row
                     quality = math.nan
                 tried.append({"start": start, "lr": rate, "mAP": None if math.isnan(quality) else quality})
                 write_json(path, tried)
@@ -191,7 +203,9 @@ class Bench:
                     shutil.rmtree(work, ignore_errors=True)
         judged = [one for one in tried if one["mAP"] is not None]
         if not judged:
-            raise RunError(f"{job.cell.name}: the loss is no number with any start and rate. Pass a lower --lr.")
+            raise DivergedError(
+                f"{job.cell.name}: the loss is no number with any start and rate. Pass a lower {option('lr')}."
+            )
         best = max(judged, key=lambda one: float(one["mAP"]))
         return best["start"], best["lr"], tried
 
@@ -206,25 +220,25 @@ class Bench:
         """Hold a lock that the system takes away when the process dies; say whether it is ours."""
         path = self.out / "locks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+        try:
+            with FileLock(path, timeout=-1 if wait else 0):
+                yield True
+        except Timeout:
+            yield False
 
     def _path(self, job: Job) -> Path:
         return self.out / "cells" / f"{self._name(job)}.json"
 
     def _name(self, job: Job, seed: bool = True) -> str:
         """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
-        settings = {name: value for name, value in asdict(job.config).items() if name not in NOT_PART_OF_THE_RESULT}
-        settings |= {"stop_epoch": job.config.stop_epoch, "weights": _content(job.config.weights)}
+        settings = {**identity(job.config), "weights": _content(job.config.weights)}
+        if job.config.stop_epoch is not None:
+            settings |= {"stop_epoch": job.config.stop_epoch}
+        if job.config.head_options:  # which may name files
+            settings |= {"head_options": {k: _content(v) for k, v in job.config.head_options.items()}}
         settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
-        settings |= {"word_vectors": job.config.word_vectors and _content(job.config.word_vectors)}
         if len(job.candidates) > 1:
-            settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_ASIDE, _CHOICE_SEED)}
+            settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_HOLDOUT, _CHOICE_SEED)}
         if not seed:
             settings |= {"seed": None}
         code = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=5).hexdigest()
@@ -235,7 +249,11 @@ class Bench:
         return "-".join([*parts, code])
 
 
-@lru_cache
-def _content(name: str) -> str:
+def _content(value: Any) -> Any:
     """A file is known by its content: it may be moved, and another may come under its name."""
-    return content_hash(Path(name)) if Path(name).is_file() else name
+    return _file_hash(value) if isinstance(value, str) and Path(value).is_file() else value
+
+
+@lru_cache
+def _file_hash(name: str) -> str:
+    return content_hash(Path(name))

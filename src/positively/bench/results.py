@@ -51,19 +51,21 @@ class Result:
     options: dict[str, Any]
     backbone: str
     image_size: int
-    chosen: dict[str, Any]
+    chosen: dict[str, Any] = field(default_factory=dict)
     """Start and learning rate, and what they were chosen from on a part of train."""
-    labels: dict[str, int]
+    labels: dict[str, int] = field(default_factory=dict)
     """Positive and negative labels that the training saw, and its images: "positives", "negatives", "images"."""
-    test: dict[str, float]
+    test: dict[str, float] = field(default_factory=dict)
     """The measures on the test table."""
-    history: list[dict[str, float]]
+    history: list[dict[str, float]] = field(default_factory=list)
     """One entry an epoch: parts of the loss, and what the images held out say."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The whole configuration."""
     scores: str = ""
     """Name of the file with the test logits."""
     seconds: float = 0.0
+    failure: str = ""
+    """Why nothing was measured: a loss that is no number."""
 
 
 def write_result(path: Path, result: Result) -> None:

@@ -28,16 +28,14 @@ class Row:
     method: str
     options: dict[str, Any] = field(default_factory=dict)
     published: bool = True
-    """Take γ and α of the paper's recipe for the dataset and the ratio, under ``options`` (pu-mlc alone)."""
+    """Let the method take what the paper's recipe says for the dataset and the ratio, and what the benchmark knows of
+    the labels it hides (γ and α, the share of the positives that is known), under ``options``."""
     train: dict[str, Any] = field(default_factory=dict)
     """Other options of ``positively train``, such as lgconv."""
 
-    def method_options(self, family: str, ratio: float, recipe: Recipe | None = None) -> dict[str, Any]:
-        """Options of the method on a dataset of this family at this ratio; a ``recipe`` wins over the family's own."""
-        if self.method != "pu-mlc" or not self.published:
-            return self.options
-        found = (recipe or read_recipe("voc" if family == "voc" else "coco")).options(ratio)
-        return {name: found[name] for name in ("gamma", "alpha") if name in found} | self.options
+    def published_options(self, family: str, ratio: float, recipe: Recipe | None = None) -> dict[str, Any]:
+        """Options of the paper's recipe for this family and ratio; a ``recipe`` wins over the family's own."""
+        return (recipe or read_recipe("voc" if family == "voc" else "coco")).options(ratio)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ import sys
 from importlib import import_module
 
 import positively
-from positively.errors import PositivelyError
+from positively.cli.process import prepare_process
+from positively.errors import InterruptedRunError, PositivelyError, in_shell
+from positively.logs import is_first_process, shown
 
 VERBS = {
     "demo": "train on scenes of handwritten digits, with 30 % of the tags, and see what it finds",
@@ -41,14 +43,16 @@ def main(arguments: list[str] | None = None) -> int:
     if verb not in VERBS:
         print(f"positively has no verb '{verb}'; it has {', '.join(VERBS)}.", file=sys.stderr)
         return 2
+    prepare_process()
     try:
-        return int(import_module(f"positively.cli.{verb}").main(rest) or 0)
+        with shown(shell=True):
+            return int(import_module(f"positively.cli.{verb}").main(rest) or 0)
     except PositivelyError as error:
         if "--debug" in arguments:
             raise
-        if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":  # once, not from every process
-            print(error, file=sys.stderr)
-        return 130 if type(error).__name__ == "InterruptedRunError" else 2
+        if is_first_process():  # once, not from every process
+            print(in_shell(error.message), file=sys.stderr)
+        return 130 if isinstance(error, InterruptedRunError) else 2
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

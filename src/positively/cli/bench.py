@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import fields, replace
 from pathlib import Path
@@ -46,6 +45,7 @@ def parser() -> Parser:
     made.add_group(BenchOptions)
     starts = Literal["auto", "default", "prior"]
     made.add_argument("--start", type=starts, default="auto", help="start of every head; 'auto': chosen")
+    made.add_plugin()
     made.add_group(ModelOptions)
     made.add_group(LearningOptions, without={"seed"})
     made.add_group(MachineOptions)
@@ -60,17 +60,21 @@ def main(arguments: list[str]) -> int:
     from positively.bench.grid import Bench
     from positively.bench.sections import labels_section, suite_section
     from positively.bench.suite import read_suite
-    from positively.errors import ConfigError
+    from positively.errors import ConfigError, option
+    from positively.logs import logger
+    from positively.registry import load_plugin
     from positively.report.page import write_report
     from positively.training.runtime import launch
 
     began, options = time.perf_counter(), take(BenchOptions, values)
+    if values.plugin:
+        load_plugin(values.plugin)
     if not values.data:
         raise ConfigError(
-            "Which benchmark? Pass --data COCO_FOLDER, VOCdevkit, or a folder with train.csv and val.csv."
+            f"Which benchmark? Pass {option('data', 'FOLDER')}: COCO's, a VOCdevkit, or one with train.csv and val.csv."
         )
     if options.seeds < 1:
-        raise ConfigError(f"--seeds must be at least 1, not {options.seeds}.")
+        raise ConfigError(f"{option('seeds')} must be at least 1, not {options.seeds}.")
     suites = [read_suite(name) for name in dict.fromkeys(values.suites)]
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
@@ -79,14 +83,14 @@ def main(arguments: list[str]) -> int:
     datasets = []
     for place in values.data:
         dataset = read_dataset(place, take(ReadOptions, values)).subset(options.train_images, options.test_images)
-        print("\n".join([dataset.sizes, *dataset.notes]), flush=True)
+        logger.info("\n".join([dataset.sizes, *dataset.notes]))
         datasets.append(dataset)
 
     out = Path(options.out)
     if config.depth == "auto":
         config = replace(config, depth="finetune" if fabric.device.type != "cpu" else "probe")
     choose = options.choose == "yes" or (options.choose == "auto" and config.depth == "probe")
-    bench = Bench(out, datasets, config, fabric, choose, _say, recipe)
+    bench = Bench(out, datasets, config, fabric, choose, recipe)
     able = [suite for suite in suites if config.depth in suite.depths]
     jobs = {suite.name: bench.jobs(suite, options.seeds) for suite in able}
     if not options.report:
@@ -104,24 +108,20 @@ def main(arguments: list[str]) -> int:
 
 
 def _compute(bench: Bench, jobs: list[Job]) -> None:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    from positively.logs import console, logger
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bar:
         task = bar.add_task("cells", total=None)
 
         def progress(job: Job, done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, description=job.cell.name)
-            if not console.is_terminal:
-                _say(f"{done}/{total} {job.cell.name}")
+            if not console().is_terminal:
+                logger.info(f"{done}/{total} {job.cell.name}")
 
         bench.run(jobs, progress)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int, chosen: str) -> str:

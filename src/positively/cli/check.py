@@ -36,6 +36,8 @@ def parser() -> Parser:
         help="CSV file to be written, for --aliases: tags of TABLE that look alike, to be merged under one name",
     )
     made.add_argument("--method", type=str | None, default=None, help="list the options of a method, and stop")
+    made.add_argument("--head", type=str | None, default=None, help="list the options of a head, and stop")
+    made.add_plugin()
     made.add_group(ReadOptions)
     return made
 
@@ -43,10 +45,13 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Look, and tell everything at once; 2 if anything would stop a training."""
     values = parser().parse(arguments)
-    if values.method:
-        from positively.methods import method_options
+    if values.method or values.head:
+        from positively.cli.listing import list_head, list_method
 
-        print(f"Options of {values.method}: {', '.join(method_options(values.method))}.")
+        if values.method:
+            list_method(values.method, values.plugin)
+        if values.head:
+            list_head(values.head, values.plugin)
         return 0
     reading = take(ReadOptions, values)
     out = Path(values.write_aliases) if values.write_aliases else None

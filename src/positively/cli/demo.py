@@ -1,6 +1,5 @@
 """``positively demo``: the whole thing on scenes of handwritten digits, in a few minutes."""
 
-import sys
 import time
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def main(arguments: list[str]) -> int:
     from positively.demo import MEASURES, draw, run_demo, summarize
 
     began, out = time.perf_counter(), Path(values.out)
-    results = run_demo(out, values.seeds, lambda line: print(line, file=sys.stderr, flush=True))
+    results = run_demo(out, values.seeds)
     table = Table(title=f"Test scenes, percent, mean ± half the spread of {values.seeds} seeds", box=SIMPLE)
     table.add_column("method", no_wrap=True)
     for measure in MEASURES:

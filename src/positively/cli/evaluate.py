@@ -23,6 +23,7 @@ def parser() -> Parser:
         "--out", type=str | None, default=None, help="JSON file; default: evaluation.json in the run folder"
     )
     made.add_argument("--workers", type=int, default=0, help="processes that read images")
+    made.add_plugin()
     made.add_group(ReadOptions)
     return made
 
@@ -33,11 +34,15 @@ def main(arguments: list[str]) -> int:
     from positively.cli.progress import counting
     from positively.data.reading import read_labels
     from positively.files import write_json
+    from positively.logs import logger
     from positively.predict import Run
+    from positively.registry import load_plugin
 
+    if values.plugin:
+        load_plugin(values.plugin)
     run = Run(values.run)
     table, notes = read_labels(values.table, take(ReadOptions, values), classes=run.classes)
-    print("\n".join(notes), flush=True)
+    logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
     table = table.split(split) if split else table
     with counting("scoring", len(table)) as progress:

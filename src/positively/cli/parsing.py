@@ -44,6 +44,11 @@ class Parser(ArgumentParser):
         """Parse the words after the verb."""
         return self.parse_args(self._all_normal(arguments))
 
+    def add_plugin(self) -> None:
+        """Add the option that loads a file of the user's own."""
+        text = "Python file that registers methods, losses or heads of your own"
+        self.add_argument("--plugin", type=str | None, default=None, help=text)
+
     def add_recipe(self) -> None:
         """Add the option that takes a recipe of the paper as defaults."""
         self.add_argument("--recipe", type=str | None, default=None, help="a published experiment: its name, or a file")

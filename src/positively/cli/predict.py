@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from positively.cli.parsing import Parser
-from positively.errors import ConfigError
+from positively.errors import ConfigError, option
 
 if TYPE_CHECKING:
     from positively.predict import Prediction
@@ -24,6 +24,7 @@ def parser() -> Parser:
     made.add_argument("--top", type=int | None, default=None, help="this many best tags, whatever the thresholds say")
     made.add_switch("skip_broken", help="leave unreadable images without tags, and name them, in place of stopping")
     made.add_argument("--workers", type=int, default=0, help="processes that read images")
+    made.add_plugin()
     return made
 
 
@@ -32,7 +33,10 @@ def main(arguments: list[str]) -> int:
     values = parser().parse(arguments)
     from positively.cli.progress import counting
     from positively.predict import Run, find_images
+    from positively.registry import load_plugin
 
+    if values.plugin:
+        load_plugin(values.plugin)
     images = find_images(values.images)
     predictions = Run(values.run).stream(images, top=values.top, skip_broken=values.skip_broken, workers=values.workers)
     if values.out is None:
@@ -70,7 +74,7 @@ def _line(prediction: "Prediction") -> str:
 def _opened(out: Path) -> Iterator[TextIO]:
     """A file that appears under its name when it is complete."""
     if out.suffix not in (".csv", ".jsonl"):
-        raise ConfigError(f"--out {out}: the ending says the format, .csv or .jsonl.")
+        raise ConfigError(f"{option('out', str(out))}: the ending says the format, .csv or .jsonl.")
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.name}.tmp")
     try:

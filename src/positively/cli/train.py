@@ -1,6 +1,6 @@
 """``positively train``: a classifier from a table of tags."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from positively.cli.parsing import Parser, take
 from positively.data.options import READABLE, ReadOptions
@@ -27,17 +27,35 @@ def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
     values, recipe = parser().parse_recipe(arguments)
     from positively.data.reading import read_labels
+    from positively.distributed import broadcast
+    from positively.errors import PositivelyError
+    from positively.logs import logger
+    from positively.models import find_backbone
+    from positively.registry import load_plugin
+    from positively.training.auto import check_config
     from positively.training.fit import train
     from positively.training.runtime import launch
 
     config, reading = take(TrainConfig, values), take(ReadOptions, values)
+    if config.plugin:
+        load_plugin(config.plugin)
     if recipe and config.method == recipe.train["method"]:
         config.options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
+    # Before anything is decoded: a typing error is not to be found after minutes.
+    check_config(config)
+    if config.backbone != "auto":
+        find_backbone(config.backbone)
     fabric = launch(config)
-    # Every process needs the same rows; only where broken images are left out do all have to look for them.
-    verify = reading.verify and (fabric.is_global_zero or reading.skip_broken)
-    table, notes = read_labels(values.table, replace(reading, verify=verify))
+    # One process looks at the images, all of them get what it found.
+    table, problem = None, None
     if fabric.is_global_zero:
-        print("\n".join(notes), flush=True)
+        try:
+            table, notes = read_labels(values.table, reading)
+            logger.info("\n".join(notes))
+        except PositivelyError as error:
+            problem = error
+    table, problem = broadcast((table, problem))
+    if problem is not None:
+        raise problem
     train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})
     return 0

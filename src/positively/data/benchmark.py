@@ -65,8 +65,8 @@ def benchmark_table(
     asked = official if fixed is None else fixed
     naming = name_classes(records.spellings, aliases, asked, options.unknown_tags == "ignore", found.place, report)
     # The official classes stay even where a small part shows none of them: masks and heads count on their number.
-    keeps = fixed is not None or options.min_count <= 1
-    draft = Draft(records, naming, found.root, NEGATIVE, found.source, found.place, keeps, found.unit == "line")
+    keeps_classes = fixed is not None or options.min_count <= 1
+    draft = Draft(records, naming, found.root, NEGATIVE, found.source, found.place, keeps_classes, found.unit == "line")
     table, notes = finish(draft, options, report)
     lacking = np.setdiff1d(np.arange(len(naming.classes)), naming.class_of)
     if len(lacking):

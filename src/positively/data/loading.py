@@ -180,6 +180,7 @@ def make_loader(
         collate_fn=_whole_batch,
         num_workers=workers if isinstance(samples, ImageDataset) else 0,
         pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator(),  # otherwise it draws from the caller's, for workers that need no seed
     )
     for batch in loader:
         if isinstance(batch, ImageError):

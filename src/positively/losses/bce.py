@@ -40,7 +40,15 @@ def assume_negative(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Binary cross-entropy with every unknown label called negative ("AN"): what most tools do without saying so."""
+    """Binary cross-entropy with every unknown label called negative ("AN"): what most tools do without saying so.
+
+    Args:
+        logits: N×C raw outputs.
+        states: N×C label states; only +1 is read.
+        class_reduction: "sum" over classes or "mean".
+        statistics: "global" over all processes, or "local" to each.
+    """
+    logits, states = check_inputs(logits, states)
     return bce(logits, (states == 1).to(states.dtype) * 2 - 1, class_reduction=class_reduction, statistics=statistics)
 
 

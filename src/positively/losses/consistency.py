@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from positively.losses.base import ClassReduction, check_inputs, reduce_classes
+from positively.losses.base import ClassReduction, check_inputs, check_shapes, reduce_classes
 from positively.losses.statistics import Statistics, batch_mean
 
 
@@ -39,7 +39,8 @@ def mixup_consistency(
         class_reduction: "sum" over classes or "mean".
         statistics: "global" over all processes, or "local" to each.
     """
-    mixed_logits, _ = check_inputs(mixed_logits, first_targets)
+    check_shapes(mixed_logits, first_targets)
+    mixed_logits = mixed_logits if mixed_logits.dtype == torch.float64 else mixed_logits.float()
     share = min(max(share, 1e-6), 1 - 1e-6)
     blended = torch.logaddexp(first_targets + math.log(share), second_targets + math.log1p(-share))
     difference = blended - logsigmoid(mixed_logits)

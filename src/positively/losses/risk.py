@@ -7,8 +7,11 @@ from torch.nn.functional import softplus
 
 from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
 from positively.losses.statistics import Statistics, batch_mean, batch_sum
+from positively.options import NonNegative, Share
 
 Surrogate = Literal["sigmoid", "logistic"]
+Prior = Share | Tensor
+"""One share of images for all classes, or one a class."""
 
 
 def _risks(
@@ -31,7 +34,7 @@ def upu(
     logits: Tensor,
     states: Tensor,
     *,
-    prior: float | Tensor = 0.05,
+    prior: Prior = 0.05,
     surrogate: Surrogate = "sigmoid",
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
@@ -55,17 +58,27 @@ def nnpu(
     logits: Tensor,
     states: Tensor,
     *,
-    prior: float | Tensor = 0.05,
+    prior: Prior = 0.05,
     surrogate: Surrogate = "sigmoid",
-    beta: float = 0.0,
-    correction: float = 1.0,
+    beta: NonNegative = 0.0,
+    correction: NonNegative = 1.0,
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
     """The non-negative PU risk. Its value and its gradient differ on purpose.
 
     Where a class's negative risk falls below −β the value is π E_P[l(s)] − β, while the gradient is that of
-    −``correction`` × the negative risk: it walks back from the overfit. Options as in :func:`upu`.
+    −``correction`` × the negative risk: it walks back from the overfit.
+
+    Args:
+        logits: N×C raw outputs.
+        states: N×C label states; only +1 is read.
+        prior: Share of images that truly carry the class: one number, or one a class (C).
+        surrogate: l(s) = σ(−s) ("sigmoid", bounded) or log(1 + e^−s) ("logistic").
+        beta: How far below zero a negative risk may fall before it is corrected.
+        correction: Weight of the gradient that walks back.
+        class_reduction: "sum" over classes or "mean".
+        statistics: "global" over all processes, or "local" to each.
     """
     logits, states = check_inputs(logits, states)
     positive_risk, negative_risk = _risks(logits, states, prior, surrogate, statistics)

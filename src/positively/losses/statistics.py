@@ -6,42 +6,21 @@ over the processes *with gradient*: each process then holds the loss of the whol
 those of one process that saw it all. ``"local"`` is what the reference code did.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from positively.distributed import is_distributed, sum_over_processes
+
 Statistics = Literal["global", "local"]
-
-
-class _SumOverRanks(torch.autograd.Function):
-    """Sum over processes whose gradient is the sum of the processes' gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        value = value.clone()
-        dist.all_reduce(value)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        gradient = gradients[0].contiguous().clone()
-        dist.all_reduce(gradient)
-        return gradient
-
-
-def is_spread(statistics: Statistics) -> bool:
-    """Whether sums have to be reduced over more than one process."""
-    return statistics == "global" and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def batch_sum(values: Tensor, statistics: Statistics) -> Tensor:
     """Sum over the rows of the batch: N×C → C."""
     summed = values.sum(dim=0)
-    if is_spread(statistics):
-        summed = _SumOverRanks.apply(summed)
-    return summed
+    return sum_over_processes(summed) if statistics == "global" else summed
 
 
 def batch_mean(values: Tensor, statistics: Statistics) -> Tensor:
@@ -61,8 +40,9 @@ def batch_std(values: Tensor, statistics: Statistics, *, sample: bool = False) -
 def batch_log_mean_exp(values: Tensor, members: Tensor, statistics: Statistics) -> Tensor:
     """Logarithm of the mean of exp(values) over the rows that are ``members``: N×C → C; 0 where a class has none."""
     masked = values.masked_fill(~members, -torch.inf)
-    highest = masked.detach().amax(dim=0)
-    if is_spread(statistics):
+    # An empty batch has no largest value, but takes part in the exchange with the others.
+    highest = masked.detach().amax(dim=0) if len(masked) else masked.new_full(masked.shape[1:], -torch.inf)
+    if statistics == "global" and is_distributed():
         dist.all_reduce(highest, op=dist.ReduceOp.MAX)
     count = batch_sum(members.to(values.dtype), statistics)
     empty = count == 0

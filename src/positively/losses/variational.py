@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from positively.errors import ConfigError
 from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
 from positively.losses.statistics import Statistics, batch_log_mean_exp, batch_mean, batch_std, batch_sum
+from positively.options import NonNegative, Positive
 
 
 def adaptive_temperature(
@@ -40,10 +42,10 @@ def pu_mlc(
     logits: Tensor,
     states: Tensor,
     *,
-    gamma: float = 0.55,
-    alpha: float = 1.0,
-    tau: float | None = None,
-    tau_min: float = 0.05,
+    gamma: NonNegative = 0.55,
+    alpha: Positive = 1.0,
+    tau: Positive | None = None,
+    tau_min: Positive = 0.05,
     temper: Literal["logits", "spread"] = "logits",
     std: Literal["population", "sample"] = "population",
     rebalance_on: Literal["tempered", "plain"] = "tempered",
@@ -85,6 +87,8 @@ def pu_mlc(
     -0.9526
     """
     logits, states = check_inputs(logits, states)
+    if gamma < 0 or (tau is not None and tau <= 0):
+        raise ConfigError(f"gamma must be at least 0 and tau above 0, not {gamma} and {tau}.")
     positive = states == 1
 
     temperature: Tensor | float = tau if tau is not None else 1.0
@@ -122,7 +126,16 @@ def vpu(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Variational loss of vPU (equation 7 of the paper): :func:`pu_mlc` with γ = 0 and without temperature."""
+    """Variational loss of vPU (equation 7 of the paper): :func:`pu_mlc` with γ = 0 and without temperature.
+
+    Args:
+        logits: N×C raw outputs.
+        states: N×C label states; only +1 is read.
+        positives_in_unlabeled: Whether U holds the known positives too.
+        without_positives: A class with no positive in the batch keeps its unlabeled term or is skipped.
+        class_reduction: "sum" over classes or "mean".
+        statistics: "global" over all processes, or "local" to each.
+    """
     return pu_mlc(
         logits,
         states,

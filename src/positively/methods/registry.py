@@ -1,63 +1,66 @@
 """Every method by its name. A new method is one file and one line here; the contract tests pick it up."""
 
-import inspect
-from collections.abc import Callable
-from functools import partial
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
-from positively.errors import ConfigError
 from positively.losses import LOSSES
-from positively.losses.base import check_option, options_of
-from positively.methods.base import Method, RiskMethod
-from positively.methods.pu_mlc import VariationalMethod
-from positively.models import Depth, Start
-
-METHODS: dict[str, Callable[..., Method]] = {
-    "pu-mlc": partial(VariationalMethod, "pu-mlc"),
-    "vpu": partial(VariationalMethod, "vpu"),
-    "upu": partial(RiskMethod, "upu"),
-    "nnpu": partial(RiskMethod, "nnpu"),
-    "bce": partial(Method, "bce"),
-    "assume-negative": partial(Method, "assume-negative"),
-}
-
-# What suits a head on kept features, found on training images of COCO held out (docs/measurements.md): equation 10
-# divides the level of the logits as well as their spread, which undoes a start at the class frequencies.
-_PROBE_OPTIONS: dict[str, dict[str, Any]] = {"pu-mlc": {"gamma": 0.2, "tau": 1.0}}
+from positively.methods.base import Method
+from positively.methods.large_loss import LargeLossPermanent
+from positively.methods.loss_method import LossMethod, method_of_loss
+from positively.methods.prototype import PrototypeMethod
+from positively.methods.pu_mlc import PUMLCMethod, VPUMethod
+from positively.methods.risk import NNPUMethod, UPUMethod
+from positively.models import Depth
+from positively.options import changed_options, check_options, kinds_of, make_options
+from positively.registry import Registry
 
 
-def fitting_options(name: str, depth: Depth, given: dict[str, Any]) -> dict[str, Any]:
-    """Options of a method at this depth: what suits it, under what the user gives; nothing else means as published.
+class MethodRegistry(Registry[type[Method]]):
+    """Methods by name; a loss without a method of its own is one that minimises it."""
 
-    Whoever gives an option of the adaptive temperature wants it.
-    """
-    fitting = dict(_PROBE_OPTIONS.get(name, {})) if depth == "probe" else {}
-    if given.keys() & {"alpha", "temper", "tau_min", "std"}:
-        fitting.pop("tau", None)
-    return fitting | given
+    def __getitem__(self, name: str) -> type[Method]:
+        return _method_of_loss(name) if not super().__contains__(name) and name in LOSSES else super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in LOSSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*super().__iter__(), *LOSSES]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
-def default_start(depth: Depth) -> Start:
-    """How a head starts at this depth: where only it learns, at the class frequencies."""
-    return "prior" if depth == "probe" else "default"
+@cache
+def _method_of_loss(name: str) -> type[LossMethod]:
+    return method_of_loss(name)
 
 
-def method_options(name: str) -> list[str]:
-    """Names of the options a method takes: its own and its loss's."""
-    if name not in METHODS:
-        raise ConfigError(f"There is no method '{name}'; there are {', '.join(METHODS)}.")
-    own = inspect.signature(METHODS[name]).parameters.values()
-    named = [p.name for p in own if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    return named + list(options_of(LOSSES[name].function))
+METHODS = MethodRegistry("method")
+METHODS.register("pu-mlc")(PUMLCMethod)
+METHODS.register("vpu")(VPUMethod)
+METHODS.register("upu")(UPUMethod)
+METHODS.register("nnpu")(NNPUMethod)
+METHODS.register("ll-cp")(LargeLossPermanent)
+METHODS.register("prototype")(PrototypeMethod)
+
+
+def register_method(name: str) -> Callable[[type[Method]], type[Method]]:
+    """Decorator for a method of one's own."""
+    return METHODS.register(name)
+
+
+def resolve_options(name: str, depth: Depth, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a method at this depth that differ from its dataclass: what suits the depth, under what is given."""
+    kind = METHODS[name]
+    check_options(f"Method '{name}'", given, kinds_of(kind.Options))
+    return changed_options(make_options(kind.Options, f"Method '{name}'", {**kind.defaults(depth, given), **given}))
 
 
 def create_method(name: str, **options: Any) -> Method:
     """Make a method by its name; an option it does not have is an error that lists those it has."""
-    allowed = method_options(name)
-    for option in options:
-        if option not in allowed:
-            raise ConfigError(f"Method '{name}' has no option '{option}'; it has {', '.join(allowed)}.")
-    own = inspect.signature(METHODS[name]).parameters
-    for option in options.keys() & own.keys():
-        check_option(f"Method '{name}'", option, options[option], own[option].annotation)
-    return METHODS[name](**options)
+    kind = METHODS[name]
+    return kind(make_options(kind.Options, f"Method '{name}'", options))

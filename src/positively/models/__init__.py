@@ -1,8 +1,17 @@
 """Images → logits: backbones from timm, LgConv, heads, and the classifier they make up."""
 
-from positively.models.backbones import Backbone, create_backbone
-from positively.models.classifier import Classifier, Depth, create_classifier
-from positively.models.heads import HEADS, Head, LinearHead, SemanticGraphHead, Start, read_word_vectors
+from positively.models.backbones import Backbone, check_weights, create_backbone, find_backbone
+from positively.models.classifier import Classifier, Depth, Trainable, create_classifier
+from positively.models.heads import (
+    HEADS,
+    Head,
+    LinearHead,
+    SemanticGraphHead,
+    Start,
+    head_options,
+    read_word_vectors,
+    register_head,
+)
 from positively.models.lgconv import LgConv, add_lgconv
 from positively.models.resnet_v1 import resnet50_v1, resnet101_v1
 from positively.models.tiny import positively_tiny
@@ -17,11 +26,16 @@ __all__ = [
     "LinearHead",
     "SemanticGraphHead",
     "Start",
+    "Trainable",
     "add_lgconv",
+    "check_weights",
     "create_backbone",
     "create_classifier",
+    "find_backbone",
+    "head_options",
     "positively_tiny",
     "read_word_vectors",
+    "register_head",
     "resnet50_v1",
     "resnet101_v1",
 ]

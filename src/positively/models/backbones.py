@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from math import isqrt
+from pathlib import Path
 from typing import Any
 
 import timm
@@ -125,19 +126,14 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
         ConfigError: If there is no such model, or it cannot read images of this size.
         WeightsError: If the weights cannot be had, or do not fit.
     """
-    from_file = weights not in ("pretrained", "none")
-    if from_file and not weights.endswith(".safetensors"):
-        raise WeightsError(
-            f"Weights are 'pretrained', 'none' or a .safetensors file, not {weights!r}. Other files are pickled and "
-            f"could run code when loaded. {HOW_TO_CONVERT}"
-        )
+    from_file = check_weights(weights)
     if isinstance(backbone, nn.Module):
         body = backbone if isinstance(backbone, Backbone) else Backbone(backbone, image_size)
         if from_file:
             load_weights(body.network, weights)
         return body
 
-    config = _registered_config(backbone)
+    config = find_backbone(backbone)
     if weights == "pretrained":
         # `custom_load` is for the npz files of other frameworks; the hub's safetensors have timm's own names.
         overlay = {"file": fetch_from_hub(backbone, config), "custom_load": False}
@@ -156,7 +152,21 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
     return Backbone(network, image_size, backbone)
 
 
-def _registered_config(name: str) -> PretrainedCfg:
+def check_weights(weights: str) -> bool:
+    """Whether weights come from a file; what is neither a word nor such a file is refused."""
+    from_file = weights not in ("pretrained", "none")
+    if from_file and not weights.endswith(".safetensors"):
+        raise WeightsError(
+            f"Weights are 'pretrained', 'none' or a .safetensors file, not {weights!r}. Other files are pickled and "
+            f"could run code when loaded. {HOW_TO_CONVERT}"
+        )
+    if from_file and not Path(weights).expanduser().is_file():
+        raise WeightsError(f"There is no weights file {weights}.")
+    return from_file
+
+
+def find_backbone(name: str) -> PretrainedCfg:
+    """What timm has registered under a name; a name it does not know is an error that lists near ones."""
     try:
         if not timm.is_model(name):
             raise RuntimeError("unknown architecture")

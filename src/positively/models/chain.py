@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from positively.errors import ConfigError
+from positively.errors import ConfigError, option
 from positively.models.backbones import Backbone
 from positively.models.freezing import stage_ends
 
@@ -31,7 +31,7 @@ def split_backbone(backbone: Backbone, learn_stages: int) -> tuple[nn.Sequential
             f"them, not {learn_stages}."
             if ends
             else f"Backbone {backbone.name!r} does not say where its stages begin, so that depth 'tail' cannot cut it. "
-            "Take --depth probe or finetune."
+            f"Take {option('depth', 'probe')} or {option('depth', 'finetune')}."
         )
     names, modules = _chain(backbone)
     last_frozen = ends[-learn_stages - 1]
@@ -76,5 +76,6 @@ def _chain(backbone: Backbone) -> tuple[list[str], list[nn.Module]]:
 def _no_chain(backbone: Backbone) -> ConfigError:
     return ConfigError(
         f"Backbone {backbone.name!r} is no chain of stages that ends in one with something to learn, so that depth "
-        "'tail' cannot cut it. Take a CNN (resnet50, tf_efficientnet_lite0 …), or --depth probe or finetune."
+        f"'tail' cannot cut it. Take a CNN (resnet50, tf_efficientnet_lite0 …), or {option('depth', 'probe')} or "
+        "'finetune'."
     )

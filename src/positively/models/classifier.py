@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 import torch
@@ -17,7 +17,7 @@ from positively.models.freezing import (
     freeze_stages,
     names_of_last_stages,
 )
-from positively.models.heads import Head, Pooling, create_head
+from positively.models.heads import Head, create_head
 from positively.models.lgconv import add_lgconv
 
 Depth = Literal["probe", "tail", "finetune"]
@@ -73,8 +73,17 @@ class Classifier(FrozenModulesMixin):
         self.freeze_batchnorm = freeze_batchnorm
         self.depth: Depth = depth
         # In a tuple, so that torch does not count the modules of the backbone a second time.
-        self._halves = split_backbone(backbone, learn_stages) if depth == "tail" else None
-        self._kept_as = f"stage -{learn_stages}" if depth == "tail" else head.feature_key
+        self._parts: tuple[nn.Module, Tail] | None = None
+        if depth == "tail":
+            first, last = split_backbone(backbone, learn_stages)
+            # A function, not a bound method: a copy of the tail (averaged weights) is no copy of the backbone.
+            self._parts = first, Tail(last, head, freeze_batchnorm, lambda features: backbone.as_map(features))
+        elif depth == "probe":
+            self._parts = (
+                backbone,
+                Tail(None, head, freeze_batchnorm=False),
+            )  # a head that learns alone takes statistics
+        self._feature_key = f"stage -{learn_stages}" if depth == "tail" else head.feature_key
         # Not in the state dict: they are facts of the backbone, and only have to follow it to its device.
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
@@ -90,28 +99,37 @@ class Classifier(FrozenModulesMixin):
         logits: Tensor = self.head(self._feature_map(images))
         return logits
 
+    def forward_features(self, images: Tensor) -> Tensor:
+        """What the head classifies, B×D or B×classes×D; ``forward_head`` of it gives the logits of ``forward``."""
+        return self.head.embed(self._feature_map(images))
+
+    def forward_head(self, embedding: Tensor) -> Tensor:
+        """Logits of what :meth:`forward_features` gave."""
+        return self.head.classify(embedding)
+
     def features(self, images: Tensor) -> Tensor:
         """Return what can be kept of images; ``trainable(features)`` gives the logits of ``forward``.
 
         At depth 'tail' that is the map B×C×H×W before the stages that learn, otherwise what the head needs of the last
         map (B×C for the linear head).
         """
-        if self._halves is None:
+        if self.depth != "tail" or self._parts is None:
             return self.head.pool(self._feature_map(images))
-        features: Tensor = self._halves[0](self._normalized(images))
+        features: Tensor = self._parts[0](self._normalized(images))
         return features
 
-    @cached_property
-    def trainable(self) -> nn.Module:
-        """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'."""
-        if self._halves is not None:
-            return Tail(self.backbone, self._halves[1], self.head, self.freeze_batchnorm)
-        return self.head if self.depth == "probe" else self
+    @property
+    def trainable(self) -> Trainable:
+        """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'.
+
+        Like the classifier it offers ``forward_features`` and ``forward_head`` beside ``forward``.
+        """
+        return self if self._parts is None else self._parts[1]
 
     @property
     def feature_source(self) -> tuple[nn.Module, str]:
         """Module and setting that :meth:`features` depends on, beside the images and their size."""
-        return (self._halves[0] if self._halves else self.backbone), self._kept_as
+        return (self._parts[0] if self._parts else self.backbone), self._feature_key
 
     def _normalized(self, images: Tensor) -> Tensor:
         pixels = images.float() / 255 if images.dtype == torch.uint8 else images
@@ -124,20 +142,42 @@ class Classifier(FrozenModulesMixin):
 
 
 class Tail(FrozenModulesMixin):
-    """The last stages of a backbone and a head: kept features B×C×H×W → logits B×classes."""
+    """The last stages of a backbone, if any, and a head: stored features → logits B×classes."""
 
-    def __init__(self, backbone: Backbone, stages: nn.Sequential, head: Head, freeze_batchnorm: bool) -> None:
+    def __init__(
+        self,
+        stages: nn.Sequential | None,
+        head: Head,
+        freeze_batchnorm: bool,
+        as_map: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         super().__init__()
         self.stages = stages
         self.head = head
         self.freeze_batchnorm = freeze_batchnorm
-        self._as_map = backbone.as_map
+        self._as_map = as_map
         self.train(head.training)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits of features that were kept before the first of these stages."""
-        logits: Tensor = self.head(self._as_map(self.stages(features)))
+        """Return logits of features that were stored before the first of these stages."""
+        logits: Tensor = self.head(self._feature_map(features))
         return logits
+
+    def forward_features(self, features: Tensor) -> Tensor:
+        """What the head classifies."""
+        return self.head.embed(self._feature_map(features))
+
+    def forward_head(self, embedding: Tensor) -> Tensor:
+        """Logits of what :meth:`forward_features` gave."""
+        return self.head.classify(embedding)
+
+    def _feature_map(self, features: Tensor) -> Tensor:
+        if self.stages is None or self._as_map is None:
+            return features
+        return self._as_map(self.stages(features))
+
+
+Trainable = Classifier | Tail
 
 
 def create_classifier(
@@ -146,12 +186,11 @@ def create_classifier(
     weights: str = "pretrained",
     image_size: int = 224,
     head: str = "linear",
-    pooling: Pooling = "average",
     lgconv: bool = False,
     learn_stages: int | None = None,
     freeze_batchnorm: bool = False,
     depth: Depth = "finetune",
-    head_options: dict[str, Any] | None = None,
+    head_options: Mapping[str, Any] | None = None,
 ) -> Classifier:
     """Build a classifier from plain values.
 
@@ -161,12 +200,11 @@ def create_classifier(
         weights: ``"pretrained"``, ``"none"`` or a ``.safetensors`` file; see ``create_backbone``.
         image_size: Side of the images in pixels.
         head: Name of the head.
-        pooling: How the head pools the map: ``"average"``, ``"max"`` or ``"mix"``.
         lgconv: Whether to add the paper's global branches; at depth 'tail' only to the stages that learn.
         learn_stages: How many of the last stages of the backbone learn; ``None`` is all (one at depth 'tail'), 0 none.
         freeze_batchnorm: Whether BatchNorm statistics stay as they are.
         depth: Which part learns; 'probe' freezes the backbone, 'tail' keeps the features before the last stages.
-        head_options: Options of the head beside its pooling.
+        head_options: Options of the head, such as ``{"pooling": "max"}``.
 
     Returns:
         The classifier, in training mode.
@@ -184,5 +222,5 @@ def create_classifier(
         under = names_of_last_stages(body, learn_stages or 1) if depth == "tail" else ("",)
         add_lgconv(body.network, under=under)
     freeze_stages(body, learn_stages)
-    made = create_head(head, body.channels, classes, pooling=pooling, **(head_options or {}))
+    made = create_head(head, body.channels, classes, **(head_options or {}))
     return Classifier(body, made, freeze_batchnorm, depth, 1 if learn_stages is None else learn_stages)

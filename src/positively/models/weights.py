@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
-from positively.errors import WeightsError, and_more
+from positively.errors import WeightsError, and_more, option
 
 WAYS_OUT = (
-    "Pass --weights FILE (a .safetensors file of this timm model), or run once on a machine with network and copy its "
-    "Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), or pass --weights none to start from random "
-    "weights."
+    f"Pass {option('weights', 'FILE')} (a .safetensors file of this timm model), or run once on a machine with network "
+    "and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), or pass "
+    f"{option('weights', 'none')} to start from random weights."
 )
 HOW_TO_CONVERT = (
     "To convert one you trust: safetensors.torch.save_file(torch.load('weights.pth', weights_only=True), "
@@ -70,13 +70,13 @@ def fetch_from_hub(name: str, config: PretrainedCfg) -> str:
     """
     if not config.has_weights:
         raise WeightsError(
-            f"timm has no pretrained weights for {name!r}. Take another backbone, pass --weights FILE (a .safetensors "
-            "file), or pass --weights none to start from random weights."
+            f"timm has no pretrained weights for {name!r}. Take another backbone, pass {option('weights', 'FILE')} "
+            f"(a .safetensors file), or pass {option('weights', 'none')} to start from random weights."
         )
     if not config.hf_hub_id:
         raise WeightsError(
             f"timm has the weights of {name!r} only as a file that could run code when loaded ({config.url}). "
-            f"Convert it, then pass --weights FILE. {HOW_TO_CONVERT}"
+            f"Convert it, then pass {option('weights', 'FILE')}. {HOW_TO_CONVERT}"
         )
     repository, _, revision = config.hf_hub_id.partition("@")
     place: dict[str, Any] = {"repo_id": repository, "filename": "model.safetensors", "revision": revision or None}

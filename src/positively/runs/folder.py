@@ -116,7 +116,8 @@ class RunFolder:
     def write_metrics(self, history: list[dict[str, float]]) -> None:
         """Write one row an epoch."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
+        names = list(dict.fromkeys(name for row in history for name in row))
+        writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(history)
         write_text(self.metrics, text.getvalue())

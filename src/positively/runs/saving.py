@@ -19,7 +19,7 @@ from positively.files import write_json, write_text, write_with
 from positively.models import Classifier, create_classifier
 from positively.runs.folder import FORMAT, RunFolder
 
-_NEEDED = ("classes", "backbone", "image_size", "lgconv", "depth")
+_NEEDED = ("classes", "backbone", "image_size", "head", "head_options", "lgconv", "depth")
 
 
 def save_model(folder: RunFolder, classifier: Classifier, classes: Sequence[str], config: Mapping[str, Any]) -> None:
@@ -27,7 +27,6 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: Sequence[str]
     tensors = _separate(classifier.state_dict())
     write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
     backbone = classifier.backbone
-    vectors = tensors.get("head.word_vectors")
     model_config = {
         "format": FORMAT,
         "positively": positively.__version__,
@@ -38,8 +37,7 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: Sequence[str]
         "mean": backbone.mean,
         "std": backbone.std,
         "head": config["head"],
-        **{name: config[name] for name in ("head_options", "pooling") if name in config},
-        "word_vector_size": None if vectors is None else vectors.shape[1],
+        "head_options": dict(classifier.head.saved_options),
         "lgconv": config["lgconv"],
         "depth": config["depth"],
         "learn_stages": config["learn_stages"],
@@ -88,23 +86,18 @@ def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.
             f"{folder.weights} is damaged, or was altered after the run was saved: its digest is not the one in "
             f"{folder.model}. Put it back, or train the run again, with {again} it is quick."
         )
-    head_options = dict(model_config.get("head_options") or {})
-    # Vectors that do not learn come with the weights: only their place has to be there.
-    size = model_config.get("word_vector_size")
-    if size is not None:
-        head_options["word_vectors"] = torch.zeros(len(model_config["classes"]), size)
-    classifier = create_classifier(
-        backbone if backbone is not None else model_config["backbone"],
-        classes=len(model_config["classes"]),
-        weights="none",
-        image_size=model_config["image_size"],
-        head=model_config.get("head", "linear"),
-        pooling=head_options.pop("pooling", model_config.get("pooling", "average")),
-        head_options=head_options,
-        lgconv=model_config["lgconv"],
-        depth=model_config["depth"],
-        learn_stages=model_config.get("learn_stages"),
-    )
+    with torch.random.fork_rng(devices=[]):  # random weights that are replaced at once
+        classifier = create_classifier(
+            backbone if backbone is not None else model_config["backbone"],
+            classes=len(model_config["classes"]),
+            weights="none",
+            image_size=model_config["image_size"],
+            head=model_config["head"],
+            head_options=model_config["head_options"],
+            lgconv=model_config["lgconv"],
+            depth=model_config["depth"],
+            learn_stages=model_config.get("learn_stages"),
+        )
     try:
         classifier.load_state_dict(load_file(folder.weights))
     except (SafetensorError, RuntimeError):

@@ -26,7 +26,7 @@ def sigmoid(logits: Logits) -> npt.NDArray[np.float64]:
 @torch.inference_mode()
 def score(
     network: nn.Module,
-    samples: ImageDataset | FeatureDataset,
+    dataset: ImageDataset | FeatureDataset,
     *,
     device: torch.device | str = "cpu",
     batch_size: int = 64,
@@ -34,34 +34,34 @@ def score(
     progress: Callable[[int], None] | None = None,
     all_processes: bool = True,
 ) -> Logits:
-    """Logits N×C of all samples, in the table's order.
+    """Logits N×C of a dataset, in the table's order.
 
     Over several processes each scores its own rows, and all of them have to call this; no image counts twice.
 
     Args:
         network: Inputs to logits.
-        samples: Images, or their features.
+        dataset: Images, or their features.
         device: Where the network is.
-        batch_size: Samples in one forward pass.
+        batch_size: Images in one forward pass.
         workers: Processes that read images ahead.
-        progress: Called with the number of samples just done.
+        progress: Called with the number of images just done.
         all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
     """
     rank, world = (distributed.rank(), distributed.world_size()) if all_processes else (0, 1)
     was_training = network.training
     network.eval()
     rows, logits = [], []
-    for batch in make_loader(samples, SequentialBatchSampler(len(samples), batch_size, rank, world), workers):
+    for batch in make_loader(dataset, SequentialBatchSampler(len(dataset), batch_size, rank, world), workers):
         logits.append(network(batch.inputs.to(device)).float())
         rows.append(batch.rows)
         if progress:
             progress(len(batch.rows))
     network.train(was_training)
-    classes = len(samples.table.classes)
+    classes = len(dataset.table.classes)
     all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)]).to(device)
     all_logits = torch.cat([*logits, torch.empty(0, classes, device=device)])
     if world > 1:
         all_rows, all_logits = distributed.gather_rows(all_rows), distributed.gather_rows(all_logits)
-    result = np.empty((len(samples), classes), dtype=np.float32)
+    result = np.empty((len(dataset), classes), dtype=np.float32)
     result[all_rows.cpu().numpy()] = all_logits.cpu().numpy()
     return result

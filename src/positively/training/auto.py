@@ -1,16 +1,16 @@
 """What 'auto' means: every choice left open, made from the table, the machine and the depth, and said aloud."""
 
 import os
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import torch
 
-from positively.errors import ConfigError
+from positively.errors import ConfigError, option
 from positively.labels import LabelTable
-from positively.methods import default_start, fitting_options
-from positively.models import Depth
+from positively.methods import METHODS, Method, create_method, resolve_options
+from positively.models import HEADS, Depth, Head, Start, check_weights, find_backbone, head_options
+from positively.options import check_options, check_value, kinds_of
 from positively.training.config import TrainConfig
 from positively.training.runtime import precision_for
 
@@ -21,80 +21,127 @@ _BATCH = {"probe": 256, "tail": 64, "finetune": 64}
 _RATE = {"probe": 1e-3, "tail": 3e-4, "finetune": 1e-4}
 
 
-_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "epochs": (lambda value: value >= 1, "at least 1"),
-    "stop_epoch": (lambda value: value >= 1, "at least 1"),
-    "batch_size": (lambda value: value >= 2, "at least 2"),
-    "image_size": (lambda value: value >= 8, "at least 8"),
-    "learn_stages": (lambda value: value >= 0, "at least 0"),
-    "workers": (lambda value: value >= 0, "at least 0"),
-    "seed": (lambda value: value >= 0, "at least 0"),
-    "nodes": (lambda value: value >= 1, "at least 1"),
-    "lr": (lambda value: value > 0, "above 0"),
-    "clip_norm": (lambda value: value > 0, "above 0"),
-    "weight_decay": (lambda value: value >= 0, "at least 0"),
-    "checkpoint_minutes": (lambda value: value >= 0, "at least 0"),
-    "flip_positives": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "mask_seed": (lambda value: value >= 0, "at least 0"),
-    "known_ratio": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
-    "holdout": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "warmup": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "ema": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-}
+def check_config(config: TrainConfig) -> None:
+    """Refuse values that cannot work, and names nobody knows: before any image is decoded."""
+    for name, kind in kinds_of(TrainConfig).items():
+        check_value(option(name), getattr(config, name), kind)
+    create_method(config.method, **config.options)
+    if config.head != "auto":
+        check_options(f"Head '{config.head}'", config.head_options, kinds_of(head_options(config.head)))
+    check_weights(config.weights)
 
 
-def check_ranges(config: TrainConfig) -> None:
-    """Refuse numbers that cannot work."""
-    for name, (is_right, words) in _RANGES.items():
-        value = getattr(config, name)
-        if value is not None and not is_right(value):
-            raise ConfigError(f"--{name.replace('_', '-')} must be {words}, not {value}.")
+def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
+    """Fill in everything that was left open.
 
-
-def resolve(config: TrainConfig, table: LabelTable, device: torch.device) -> TrainConfig:
-    """Fill in everything that was left open."""
-    check_ranges(config)
+    Args:
+        config: What was asked for.
+        table: What is learned from.
+        device: What it is trained on.
+        own_backbone: Whether the backbone is a module from Python, of which nobody knows whether it was ever trained.
+    """
+    check_config(config)
+    if not own_backbone and config.backbone != "auto":
+        find_backbone(config.backbone)
     on_gpu = device.type != "cpu"
-    depth: Depth = config.depth if config.depth != "auto" else ("finetune" if on_gpu else "probe")
-    if depth != "finetune" and config.weights == "none":
+    method = METHODS[config.method]
+    depth = _depth(config, method, on_gpu, own_backbone)
+    if depth != "finetune" and config.weights == "none" and not own_backbone:
         raise ConfigError(
-            f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with --weights none it would be random. "
-            "Pass --depth finetune, or pretrained weights."
+            f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with {option('weights', 'none')} it "
+            f"would be random. Pass {option('depth', 'finetune')}, or pretrained weights."
         )
     if depth == "probe" and config.lgconv:
         raise ConfigError(
-            "LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass --depth tail or finetune."
+            "LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass "
+            f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
         )
     if depth != "finetune" and config.augment not in ("auto", "none"):
-        raise ConfigError(f"Depth '{depth}' keeps features of images as they are; --augment needs --depth finetune.")
-    random_start = config.weights == "none"
-    return replace(
+        raise ConfigError(
+            f"Depth '{depth}' stores features of images as they are; {option('augment', config.augment)} needs "
+            f"{option('depth', 'finetune')}."
+        )
+    machine = replace(
         config,
         depth=depth,
-        options=fitting_options(config.method, depth, config.options),
         backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
-        learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         image_size=config.image_size or (448 if on_gpu else 224),
-        freeze_batchnorm=_default(config.freeze_batchnorm, not random_start),
-        start=_pick(config.start, default_start(depth)),
-        epochs=_default(config.epochs, _EPOCHS[depth]),
-        batch_size=_default(config.batch_size, _BATCH[depth]),
-        lr=_default(config.lr, 1e-3 if random_start else _RATE[depth]),
-        ema=_default(config.ema, 0.9997 if depth == "finetune" else 0.0),
-        augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
         precision=_pick(config.precision, precision_for(device.type)),
         workers=_default(config.workers, _workers(on_gpu, len(table))),
     )
+    return _fill(machine, method, depth)
+
+
+def resolve_defaults(config: TrainConfig) -> TrainConfig:
+    """What a resolved configuration would be if it named no more than its method, network, depth and machine."""
+    plain = TrainConfig(
+        method=config.method,
+        depth=config.depth,
+        backbone=config.backbone,
+        weights=config.weights,
+        image_size=config.image_size,
+        precision="32-true",
+    )
+    return _fill(plain, METHODS[config.method], _resolved_depth(config))
+
+
+def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfig:
+    """The choices that follow from the method and the depth alone."""
+    head = _pick(config.head, method.head or "linear")
+    if method.head is not None and head != method.head:
+        raise ConfigError(f"Method '{config.method}' brings its own head, '{method.head}', and takes no '{head}'.")
+    random_weights = config.weights == "none"
+    return replace(
+        config,
+        head=head,
+        options=resolve_options(config.method, depth, config.options),
+        learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
+        freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
+        start=_pick(config.start, default_start(depth, head)),
+        epochs=_default(config.epochs, 1 if method.is_solver else _EPOCHS[depth]),
+        batch_size=_default(config.batch_size, _BATCH[depth]),
+        lr=_default(config.lr, 1e-3 if random_weights else _RATE[depth]),
+        ema=_default(config.ema, 0.9997 if depth == "finetune" and not method.is_solver else 0.0),
+        augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
+    )
+
+
+def _depth(config: TrainConfig, method: type[Method], on_gpu: bool, own_backbone: bool) -> Depth:
+    depth: Depth
+    if config.depth != "auto":
+        depth = config.depth
+    elif own_backbone or (on_gpu and "finetune" in method.depths):
+        depth = "finetune"  # an own module may never have been trained: frozen, it would be noise
+    else:
+        depth = "probe" if "probe" in method.depths else method.depths[0]
+    if depth not in method.depths:
+        listed = " or ".join(option("depth", name) for name in method.depths)
+        raise ConfigError(f"Method '{config.method}' does not work at depth '{depth}'. Pass {listed}.")
+    return depth
+
+
+def _resolved_depth(config: TrainConfig) -> Depth:
+    return "finetune" if config.depth == "auto" else config.depth
+
+
+def default_start(depth: Depth, head: str) -> Start:
+    """How a head starts at this depth: where only it learns, at the class frequencies, if it can."""
+    return "prior" if depth == "probe" and "prior" in possible_starts(head) else "default"
+
+
+def possible_starts(head: str) -> tuple[Start, ...]:
+    """Starts a head offers: the prior one needs a last linear layer."""
+    return ("default",) if HEADS[head].last_layer is Head.last_layer else ("default", "prior")
 
 
 def choices(before: TrainConfig, after: TrainConfig) -> str:
     """One line that says what was chosen: ``depth probe, backbone …``."""
-    said = []
-    for field in fields(before):
-        chosen = getattr(after, field.name)
-        if getattr(before, field.name) != chosen:
-            said.append(f"{field.name} {chosen:g}" if isinstance(chosen, float) else f"{field.name} {chosen}")
-    return ", ".join(said)
+    told = []
+    for entry in fields(before):
+        chosen = getattr(after, entry.name)
+        if getattr(before, entry.name) != chosen:
+            told.append(f"{entry.name} {chosen:g}" if isinstance(chosen, float) else f"{entry.name} {chosen}")
+    return ", ".join(told)
 
 
 def _pick(value: Any, otherwise: Any) -> Any:

@@ -7,7 +7,9 @@ folder's config.yaml holds what was chosen, so that it can be passed back as ``-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from positively.options import Count, Decay, Index, NonNegative, Positive, Range
 
 
 @dataclass
@@ -18,23 +20,21 @@ class ModelOptions:
     """Name of a timm model, CNN or ViT."""
     weights: str = "pretrained"
     """'pretrained' (timm's hub), a .safetensors file, or 'none' for random weights."""
-    image_size: int | None = None
+    image_size: Annotated[int, Range(minimum=8)] | None = None
     """Pixels a side that the network sees."""
     depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
     """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
     stages and trains the last one, 'finetune' trains the network."""
-    head: Literal["linear", "semantic-graph"] = "linear"
-    """What leads from the feature map to the classes: pooling and one linear layer, or the head behind the published
-    numbers: a feature for each class by attention, and a graph of the classes (14 million weights)."""
-    word_vectors: str | None = None
-    """With --head semantic-graph, a .npy file of one row a class, in the order of the classes: vectors of their names
-    (the reference takes GloVe's). Default: vectors that are learned."""
-    pooling: Literal["average", "max", "mix"] = "average"
-    """How the linear head pools the feature map."""
+    head: str = "auto"
+    """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
+    head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
+    weights), or one of your own; 'auto' is what the method needs, else linear."""
+    head_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the head, such as --head-options.pooling max; `positively check --head NAME` lists them."""
     lgconv: bool = False
     """Add a global branch to every 3×3 convolution (the paper's local-global convolution); at 'tail', to those of the
     stages that learn."""
-    learn_stages: int | None = None
+    learn_stages: Index | None = None
     """How many of the last stages learn; default: all with 'finetune', one with 'tail'."""
     freeze_batchnorm: bool | None = None
     """Keep batch-norm statistics as they were pretrained; default: yes, unless the weights are random."""
@@ -45,10 +45,13 @@ class MethodOptions:
     """The method."""
 
     method: str = "pu-mlc"
-    """pu-mlc, vpu, upu, nnpu, bce (known labels only) or assume-negative (unknown labels called negative)."""
+    """pu-mlc, vpu, upu, nnpu, bce (known labels only), assume-negative (unknown labels called negative), ll-cp,
+    prototype, or one of your own."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
+    plugin: str | None = None
+    """Python file that registers methods, losses or heads of your own."""
     start: Literal["auto", "default", "prior"] = "auto"
     """Start of the head: random weights ('default'), or zero weights with biases at the class frequencies ('prior')."""
 
@@ -57,15 +60,15 @@ class MethodOptions:
 class SettingOptions:
     """Experiments on tables whose labels are complete: what is hidden before training."""
 
-    known_ratio: float = 1.0
+    known_ratio: Annotated[float, Range(above=0, maximum=1)] = 1.0
     """Hide labels at random but for this share, positives and negatives alike."""
     positives_only: bool = False
     """Forget all negative labels."""
     single_positive: bool = False
     """Keep one positive label an image and nothing else."""
-    flip_positives: float = 0.0
+    flip_positives: Decay = 0.0
     """Share of the positive labels called negative before anything is hidden: label noise."""
-    mask_seed: int | None = None
+    mask_seed: Index | None = None
     """Seed of what is hidden; default: that of the run. 0 is the mask of the published benchmarks."""
 
 
@@ -73,31 +76,31 @@ class SettingOptions:
 class LearningOptions:
     """Learning."""
 
-    epochs: int | None = None
+    epochs: Count | None = None
     """Epochs the schedule is made for."""
-    stop_epoch: int | None = None
+    stop_epoch: Count | None = None
     """Stop after this epoch, before the schedule ends (the paper's recipe does)."""
-    batch_size: int | None = None
+    batch_size: Annotated[int, Range(minimum=2)] | None = None
     """Images in a step, over all devices."""
-    lr: float | None = None
+    lr: Positive | None = None
     """Highest learning rate."""
-    weight_decay: float = 1e-4
+    weight_decay: NonNegative = 1e-4
     """Weight decay (biases and norms have none)."""
     optimizer: Literal["adamw", "adam"] = "adamw"
     """AdamW, or Adam with L2 as in the reference."""
     schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"
     """Course of the learning rate."""
-    warmup: float = 0.2
+    warmup: Decay = 0.2
     """Share of the schedule in which the learning rate rises."""
-    ema: float | None = None
+    ema: Decay | None = None
     """Decay of the averaged weights, which are then the ones saved; 0 turns averaging off."""
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
     """Largest norm of the gradient."""
     augment: Literal["auto", "none", "flip", "crop"] = "auto"
     """Random changes of training images: 'flip', 'crop' (the paper's: five crop sizes, and flip), or 'none'."""
-    holdout: float = 0.1
+    holdout: Decay = 0.1
     """Share of the training images held out to find thresholds and watch progress (a 'val' split is used first)."""
-    seed: int = 0
+    seed: Index = 0
     """Seed of everything random."""
 
 
@@ -109,9 +112,9 @@ class RuntimeOptions:
     """Run folder; default: runs/<table>-<method>, numbered."""
     resume: Literal["never", "auto"] = "never"
     """'auto' goes on from the run folder's last checkpoint if there is one."""
-    devices: int | Literal["auto"] = "auto"
+    devices: Count | Literal["auto"] = "auto"
     """Number of devices (processes); 'auto': all GPUs, or one CPU process."""
-    nodes: int = 1
+    nodes: Count = 1
     """Number of machines."""
 
 
@@ -123,11 +126,11 @@ class MachineOptions:
     """cpu, cuda, mps or auto."""
     precision: Literal["auto", "32-true", "16-mixed", "bf16-mixed", "64-true"] = "auto"
     """Number format; 'auto': bf16-mixed on GPUs that have it, 16-mixed on others, 32-true on a CPU."""
-    workers: int | None = None
+    workers: Index | None = None
     """Processes that read images; default: one a core up to eight, fewer where the CPU itself trains."""
     features: str | None = None
     """Folder of kept features; default: the user's cache."""
-    checkpoint_minutes: float = 10.0
+    checkpoint_minutes: NonNegative = 10.0
     """Time between checkpoints inside an epoch; one is written after each epoch in any case."""
 
 
@@ -138,8 +141,3 @@ class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, 
 
 GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, MachineOptions, SettingOptions)
 """The parts of :class:`TrainConfig`, in the order the help shows them."""
-
-NOT_PART_OF_THE_RESULT = frozenset(
-    {"out", "resume", "accelerator", "devices", "nodes", "workers", "features", "checkpoint_minutes", "stop_epoch"}
-)
-"""Options that may differ when a run is resumed."""

@@ -20,21 +20,21 @@ _FEWEST_IMAGES = 20
 _LEANING = 2.0
 
 
-def split_holdout(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, LabelTable]:
-    """Images to train on, and images held out.
+def split_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Rows to train on, and rows to hold out, each in order.
 
     A split column is obeyed: 'train' (or no word) is trained on, 'val' is held out, 'test' is neither. Otherwise
     :func:`holdout_rows` takes a seeded share of every class. A table too small to share holds nothing out: thresholds
     then come from the images it was trained on.
     """
-    if table.splits is not None:
-        splits = np.array(table.splits)
-        train, holdout = table.select(np.isin(splits, ("train", ""))), table.select(splits == "val")
-        if len(holdout):
-            return train, holdout
-        table = train
-    train_rows, held_rows = holdout_rows(table, share, seed)
-    return (table.select(train_rows) if len(held_rows) else table), table.select(held_rows)
+    if table.splits is None:
+        return holdout_rows(table, share, seed)
+    splits = np.array(table.splits)
+    train, holdout = np.flatnonzero(np.isin(splits, ("train", ""))), np.flatnonzero(splits == "val")
+    if len(holdout):
+        return train, holdout
+    train_rows, held_rows = holdout_rows(table.select(train), share, seed)
+    return train[train_rows], train[held_rows]
 
 
 def holdout_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows]:
@@ -63,12 +63,11 @@ def holdout_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows
 
 def _units(table: LabelTable) -> Rows:
     """``(N,)`` number of the content of each image, in the order in which contents appear."""
-    hashes = getattr(table, "hashes", None)
-    if hashes is None:
+    if table.hashes is None:
         return np.arange(len(table))
     numbers: dict[str | int, int] = {}
     # An image that was not hashed is like no other.
-    keys = (content or row for row, content in enumerate(hashes))
+    keys = (content or row for row, content in enumerate(table.hashes))
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from timm.optim._param_groups import param_groups_weight_decay
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
@@ -11,13 +12,8 @@ from positively.training.config import TrainConfig
 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
     """Adam or AdamW over what learns; vectors (biases, norms) carry no weight decay."""
-    learning = [p for p in network.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in learning if p.ndim > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
-    ]
     kind = AdamW if config.optimizer == "adamw" else Adam
-    return kind([group for group in groups if group["params"]], lr=config.lr or 0.0)
+    return kind(param_groups_weight_decay(network, config.weight_decay), lr=config.lr or 0.0)
 
 
 def make_schedule(optimizer: Optimizer, config: TrainConfig, steps: int) -> LRScheduler:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from positively.logs import console, logger
 
 _LINE_SECONDS = 30.0
 _BAR_SECONDS = 0.2
@@ -19,13 +19,12 @@ class TrainingProgress:
 
     def __init__(self, steps: int, done: int, visible: bool = True) -> None:
         self.visible, self.total, self.done = visible, steps, done
-        self.console = Console(stderr=True)
         self._began = self._last = time.perf_counter()
         self._images = 0
         self._bar: Progress | None = None
-        if visible and self.console.is_terminal:
+        if visible and console().is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
-            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=console(), transient=True)
             self._task = self._bar.add_task("training", total=steps, completed=done, state="")
 
     def __enter__(self) -> TrainingProgress:
@@ -61,27 +60,18 @@ class TrainingProgress:
             self._bar.update(self._task, completed=self.done, description=where, state=state)
         else:
             left = (self._last - self._began) / max(self.done, 1) * (self.total - self.done)
-            self.say(f"{where}: {state}  {left / 60:.1f} min left")
-
-    def say(self, line: str) -> None:
-        """Write a line that stays."""
-        if not self.visible:
-            return
-        if self._bar:
-            self._bar.console.print(line, highlight=False)
-        else:
-            print(line, file=sys.stderr, flush=True)
+            logger.info(f"{where}: {state}  {left / 60:.1f} min left")
 
 
-def log_progress(what: str, speak: Callable[[str], None], seconds: float = 10.0) -> Callable[[int, int], None]:
-    """A function to be told how many of how many are done; it says so every few seconds, and at the end."""
+def log_progress(what: str, seconds: float = 10.0) -> Callable[[int, int], None]:
+    """A function to be called with how many of how many are done; it logs that every few seconds, and at the end."""
     last = time.perf_counter()
 
     def progress(done: int, todo: int) -> None:
         nonlocal last
         if time.perf_counter() - last > seconds or done == todo:
             last = time.perf_counter()
-            speak(f"{what}: {done:,} of {todo:,} images.")
+            logger.info(f"{what}: {done:,} of {todo:,} images.")
 
     return progress
 

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from timm.layers.norm_act import convert_sync_batchnorm
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from positively.errors import ConfigError
+from positively.errors import ConfigError, option
 from positively.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+_SET_BY_FABRIC = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""What importing the engine sets in the environment of whoever imports it."""
+
 
 def launch(options: TrainConfig) -> Fabric:
     """Start the processes asked for (or join those torchrun started) and return the engine."""
-    from lightning_fabric import Fabric
-    from lightning_fabric.strategies.ddp import DDPStrategy
+    with _unchanged(_SET_BY_FABRIC):
+        from lightning_fabric import Fabric
+        from lightning_fabric.strategies.ddp import DDPStrategy
 
     under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     accelerator, devices = options.accelerator, options.devices
     if accelerator == "auto" and not torch.cuda.is_available() and not torch.backends.mps.is_available():
         accelerator = "cpu"
-    if accelerator == "cpu":
-        keep_freed_memory()
     if devices == "auto" and accelerator == "cpu":
         devices = int(os.environ["LOCAL_WORLD_SIZE"]) if under_torchrun else 1
     precision: Any = precision_for(accelerator) if options.precision == "auto" else options.precision
@@ -46,27 +49,24 @@ def launch(options: TrainConfig) -> Fabric:
             precision=precision,
         )
     except (RuntimeError, TypeError, ValueError) as error:
-        asked = f"--accelerator {options.accelerator} --devices {options.devices} --precision {options.precision}"
+        names = ("accelerator", "devices", "precision")
+        asked = " ".join(option(name, getattr(options, name)) for name in names)
         raise ConfigError(f"{asked} cannot be had here: {error}") from None
     fabric.launch()
     return fabric
 
 
-def keep_freed_memory() -> None:
-    """Let a CPU process keep the memory it frees, where the C library is glibc.
-
-    By default every large tensor is mapped anew from the kernel and given back, page by page: at 224 px that costs as
-    much time as the network itself. Kept, the same memory serves the next layer.
-    """
-    if not sys.platform.startswith("linux"):
-        return
+@contextmanager
+def _unchanged(variable: str) -> Iterator[None]:
+    """Give an environment variable back as it was."""
+    before = os.environ.get(variable)
     try:
-        tune = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library
-        return
-    trim_threshold, mmap_max = -1, -4
-    tune(mmap_max, 0)
-    tune(trim_threshold, 2**31 - 1)
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
 
 
 def precision_for(accelerator: str) -> str:
@@ -85,6 +85,25 @@ def seed_torch(seed: int) -> None:
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
+
+
+def preserved_random_state() -> AbstractContextManager[None]:
+    """Give torch's generators back as they were: a training seeds them, and its caller may be counting on them."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+
+
+def synchronize_batchnorm(module: nn.Module, device: torch.device) -> None:
+    """Let batch-norm layers that take statistics take them over all processes, in place."""
+    module.train()
+    is_live = any(isinstance(part, _BatchNorm) and part.training for part in module.modules())
+    if not is_live:
+        return
+    if device.type == "cpu":
+        raise ConfigError(
+            "Batch-norm statistics that learn cannot be shared between CPU processes. Pass "
+            f"{option('freeze_batchnorm', True)} to leave them as they are, or {option('devices', 1)}."
+        )
+    convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -121,11 +140,3 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-
-    def agreed(self, fabric: Fabric) -> bool:
-        """Whether any process was asked to stop: all of them stop after the same step."""
-        if fabric.world_size == 1:
-            return self.asked
-        flag = torch.tensor(float(self.asked), device=fabric.device)
-        asked = fabric.all_reduce(flag, reduce_op="sum")
-        return isinstance(asked, torch.Tensor) and bool(asked > 0)

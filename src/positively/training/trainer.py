@@ -1,38 +1,85 @@
-"""The training loop: batches → logits → loss → weights, with a checkpoint after every epoch."""
+"""The training loop: batches → logits → loss → weights, with a checkpoint after every epoch. It knows no folders."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from timm.utils.model_ema import ModelEmaV3
+from torch import Tensor, nn
 
 from positively.data.loading import Batch, FeatureDataset, ImageDataset, TrainBatchSampler, make_loader
-from positively.errors import InterruptedRunError, RunError
+from positively.distributed import any_process, barrier
+from positively.errors import DivergedError, InterruptedRunError, RunError, option
+from positively.logs import logger
 from positively.methods import Method, StepContext
-from positively.models import Classifier
-from positively.runs.folder import RunFolder
+from positively.models import Trainable
 from positively.runs.scoring import Logits, score
-from positively.training.config import NOT_PART_OF_THE_RESULT, TrainConfig
-from positively.training.ema import Ema
+from positively.training.config import TrainConfig
 from positively.training.holdout import criteria
+from positively.training.identity import identity
 from positively.training.optimizer import make_optimizer, make_schedule
 from positively.training.progress import TrainingProgress, describe
-from positively.training.runtime import Interruption, double_outputs, seed_torch
+from positively.training.runtime import Interruption, double_outputs, seed_torch, synchronize_batchnorm
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+Dataset = ImageDataset | FeatureDataset
+clock = time.monotonic
+
+
+class CheckpointStore(Protocol):
+    """Where a training leaves what a resumed one needs: a run folder."""
+
+    path: Path
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The last checkpoint, if there is one."""
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Replace the last checkpoint."""
+
+    def write_metrics(self, history: list[dict[str, float]]) -> None:
+        """Write one row an epoch."""
+
+
+class TrainingModule(nn.Module):
+    """Network and method as one module: to the engine (several processes, mixed precision) a step is one forward pass.
+
+    So a method may send images through the network as often as it likes, and its own parameters are trained with the
+    network's.
+    """
+
+    def __init__(self, trainable: Trainable, method: Method) -> None:
+        super().__init__()
+        self.trainable, self.method = trainable, method
+
+    def forward(
+        self, inputs: Tensor, states: Tensor | None = None, step: StepContext | None = None
+    ) -> Tensor | dict[str, Tensor]:
+        """Logits of inputs; with their states, the parts of the loss of one step."""
+        if states is None or step is None:
+            logits: Tensor = self.trainable(inputs)
+            return logits
+        parts = self.method.training_step(self.trainable, inputs, states, step)
+        # A parameter of the method that this step did not need would be an error on several processes.
+        own = [0.0 * parameter.sum() for parameter in self.method.parameters() if parameter.requires_grad]
+        name = next(iter(parts))
+        return {**parts, name: parts[name] + torch.stack(own).sum()} if own else parts
 
 
 class Trainer:
     """One training under way.
 
-    What learns is the classifier's ``trainable``, ``samples`` are features or images accordingly. All that a checkpoint
-    has to hold is in :meth:`state`; every random draw is a function of the seed, the epoch and the step, so there is no
-    generator to save. Without a ``folder`` nothing is saved on the way.
+    All that a checkpoint has to hold is in :meth:`state`; every random draw is a function of the seed, the epoch and
+    the step, so there is no generator to save. Without a ``store`` nothing is saved on the way. It is also what its
+    method sees of the training (:class:`positively.methods.TrainingContext`).
     """
 
     def __init__(
@@ -40,119 +87,164 @@ class Trainer:
         fabric: Fabric,
         config: TrainConfig,
         method: Method,
-        classifier: Classifier,
-        samples: ImageDataset | FeatureDataset,
-        aside: ImageDataset | FeatureDataset,
-        folder: RunFolder | None = None,
-        visible: bool = True,
+        trainable: Trainable,
+        dataset: Dataset,
+        holdout: Dataset,
+        store: CheckpointStore | None = None,
+        verbose: bool = True,
     ) -> None:
-        self.fabric, self.config, self.folder = fabric, config, folder
-        self.samples, self.aside = samples, aside
-        self.workers = config.workers or 0
-        method.setup(samples.table)
-        self.method = method.to(fabric.device)
-        self.trainable = classifier.trainable
-        self.visible = visible and fabric.is_global_zero
-        self.order = TrainBatchSampler(
-            len(samples), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
+        self.fabric, self.config, self.store, self.verbose = fabric, config, store, verbose
+        self.dataset, self.holdout, self.table = dataset, holdout, dataset.table
+        self.method, self.trainable, self.seed = method, trainable, config.seed
+        trainable.to(fabric.device)
+        method.setup(self)
+        if fabric.world_size > 1:
+            synchronize_batchnorm(trainable, fabric.device)
+        self.sampler = TrainBatchSampler(
+            len(dataset), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
         )
-        self.steps = len(self.order)
+        self.steps = 1 if method.is_solver else len(self.sampler)
         epochs = config.epochs or 1
         self.stop = min(config.stop_epoch or epochs, epochs)
-        optimizer = make_optimizer(self.trainable, config)
+        module = TrainingModule(trainable, method)
+        optimizer = make_optimizer(module, config)
         self.schedule = make_schedule(optimizer, config, epochs * self.steps)
-        self.network, self.optimizer = fabric.setup(self.trainable, optimizer)
-        self.ema = Ema(self.trainable, config.ema) if config.ema else None
+        self.module, self.optimizer = fabric.setup(module, optimizer)
+        # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
+        self.ema = (
+            ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
+            if config.ema
+            else None
+        )
         self.epoch, self.step, self.rate = 0, 0, 0.0
-        self.sums: dict[str, torch.Tensor] = {}
+        self.sums: dict[str, Tensor] = {}
         self.history: list[dict[str, float]] = []
 
+    # What a method sees, beside the table, the network and the seed.
+
+    @property
+    def inputs(self) -> Any:
+        """Stored features of the training images; None where images are read."""
+        if isinstance(self.dataset, ImageDataset):
+            return None
+        return self.dataset.features[self.dataset.places]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        device: torch.device = self.fabric.device
+        return device
+
+    def score(self, dataset: Dataset | None = None) -> Logits:
+        """Logits of a dataset (the training set, unless told), by the averaged weights if there are any."""
+        with self._averaged_weights():
+            return score(
+                self.module,
+                self.dataset if dataset is None else dataset,
+                device=self.device,
+                batch_size=self.sampler.batch_size,
+                workers=self.config.workers or 0,
+            )
+
+    # The course of a training.
+
     def run(self) -> None:
-        """Train to the end; the learner then holds the averaged weights, if there are any."""
-        saved = time.monotonic()
-        self.network.train()
+        """Train to the end; the network then holds the averaged weights, if there are any."""
+        self.module.train()
         done = self.epoch * self.steps + self.step
-        progress = TrainingProgress(self.stop * self.steps, done, self.visible)
+        shown = self.verbose and self.fabric.is_global_zero
+        progress = TrainingProgress(self.stop * self.steps, done, shown)
         with Interruption() as interruption, progress, double_outputs(self.config.precision == "64-true"):
             while self.epoch < self.stop:
-                self.order.epoch, self.order.skip = self.epoch, self.step
-                for batch in make_loader(self.samples, self.order, self.workers):
-                    self._learn(batch)
-                    progress.step(self.order.batch_size)
-                    if progress.is_due():
-                        progress.show(f"epoch {self.epoch + 1}/{self.stop}", self._means(self.step))
-                    if interruption.agreed(self.fabric):
-                        self.save()
-                        way_on = f" and --out {self.folder.path} --resume auto" if self.folder else ""
-                        raise InterruptedRunError(
-                            f"Stopped in epoch {self.epoch + 1}, after step {self.step} of {self.steps}. "
-                            f"Go on with the same command{way_on}"
-                        )
-                    if time.monotonic() - saved > 60 * self.config.checkpoint_minutes:
-                        self.save()
-                        saved = time.monotonic()
+                if self.method.is_solver:
+                    found = self.method.solve(self)
+                    self.sums = {name: torch.tensor(value) for name, value in found.items()}
+                else:
+                    self._run_epoch(interruption, progress)
                 self._close_epoch(progress)
-                saved = time.monotonic()
         if self.ema:
-            self.ema.swap(self.trainable)
+            self.trainable.load_state_dict(self.ema.module.state_dict())
+
+    def _run_epoch(self, interruption: Interruption, progress: TrainingProgress) -> None:
+        self.sampler.epoch, self.sampler.skip = self.epoch, self.step
+        saved = clock()
+        for batch in make_loader(self.dataset, self.sampler, self.config.workers or 0):
+            self._learn(batch)
+            progress.step(self.sampler.batch_size)
+            if progress.is_due():
+                progress.show(f"epoch {self.epoch + 1}/{self.stop}", self._means(self.step))
+            # The first process alone looks at the clock: all of them save after the same step.
+            is_due = self.fabric.is_global_zero and clock() - saved > 60 * self.config.checkpoint_minutes
+            stop, save = any_process(interruption.asked, is_due)
+            if stop:
+                self.save()
+                raise InterruptedRunError(f"Stopped in epoch {self.epoch + 1}, after step {self.step} of {self.steps}.")
+            if save:
+                self.save()
+                saved = clock()
 
     def _learn(self, batch: Batch) -> None:
         """One step."""
-        draw = StepContext(self.config.seed, self.epoch, self.step)
+        batch = batch.to(self.device, non_blocking=True)
+        step = StepContext(self.config.seed, self.epoch, self.step, batch.rows)
         self.rate = float(self.schedule.get_last_lr()[0])
         # Dropout and its like: also a function of the step alone, but another on each process.
-        seed_torch(int(draw.generator().integers(2**31)) + self.fabric.global_rank)
-        device = self.fabric.device
-        inputs, states = batch.inputs.to(device), batch.states.to(device)
-        parts = self.method.training_step(self.network, inputs, states, draw)
+        seed_torch(int(step.generator("dropout").integers(2**31)) + self.fabric.global_rank)
+        parts: dict[str, Tensor] = self.module(batch.inputs, batch.states, step)
         self.fabric.backward(torch.stack(list(parts.values())).sum())
         if self.config.clip_norm:
-            self.fabric.clip_gradients(self.network, self.optimizer, max_norm=self.config.clip_norm)
+            self.fabric.clip_gradients(self.module, self.optimizer, max_norm=self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.schedule.step()
+        self.step += 1
         if self.ema:
-            self.ema.update(self.trainable)
+            self.ema.update(self.trainable, step=self.epoch * self.steps + self.step + 2)
         for name, value in parts.items():
             self.sums[name] = self.sums.get(name, 0.0) + value.detach()
-        self.step += 1
 
     def _close_epoch(self, progress: TrainingProgress) -> None:
         """Write down how the epoch went, and save."""
         means = self._means(self.steps)
         if not all(math.isfinite(value) for value in means.values()):
-            raise RunError(
-                f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower --lr, pass "
-                "--clip-norm 1, or take --precision 32-true or bf16-mixed; then start anew with another --out."
+            raise DivergedError(
+                f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower {option('lr')}, "
+                f"pass {option('clip_norm', 1)}, or take {option('precision', '32-true')} or 'bf16-mixed'; then start "
+                f"anew with another {option('out')}."
             )
+        self.method.on_epoch_end(self)
         judged: dict[str, float] = {}
-        if len(self.aside):
-            logits = self.score(self.aside, averaged=True)
-            judged = criteria(logits, self.aside.table.states()) | self.method.validation_metrics(
-                torch.from_numpy(logits)
-            )
+        if len(self.holdout):
+            logits = self.score(self.holdout)
+            judged = criteria(logits, self.holdout.table.states())
+            judged |= self.method.validation_metrics(torch.from_numpy(logits))
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
         self.history.append({"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed})
         self.save()
-        if self.folder and self.fabric.is_global_zero:
-            self.folder.write_metrics(self.history)
-        parts = describe({**means, **judged})
-        progress.say(f"epoch {self.epoch}/{self.stop}: {parts}  {progress.images_per_second:.0f} img/s")
+        if self.store and self.fabric.is_global_zero:
+            self.store.write_metrics(self.history)
+        if self.verbose:
+            told = describe({**means, **judged})
+            logger.info(f"epoch {self.epoch}/{self.stop}: {told}  {progress.images_per_second:.0f} img/s")
 
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}
 
-    def score(self, samples: ImageDataset | FeatureDataset, averaged: bool = False) -> Logits:
-        """Logits of samples, by the averaged weights if asked for (and if there are any)."""
-        if averaged and self.ema:
-            self.ema.swap(self.trainable)
-        logits = score(
-            self.network, samples, device=self.fabric.device, batch_size=self.order.batch_size, workers=self.workers
-        )
-        if averaged and self.ema:
-            self.ema.swap(self.trainable)
-        return logits
+    @contextmanager
+    def _averaged_weights(self) -> Iterator[None]:
+        """The network holds the averaged weights while the block runs."""
+        if self.ema is None or self.epoch >= self.stop:  # after the end it holds them for good
+            yield
+            return
+        current = {name: tensor.clone() for name, tensor in self.trainable.state_dict().items()}
+        self.trainable.load_state_dict(self.ema.module.state_dict())
+        try:
+            yield
+        finally:
+            self.trainable.load_state_dict(current)
+
+    # Checkpoints.
 
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs."""
@@ -162,44 +254,50 @@ class Trainer:
             "sums": self.sums,
             "history": self.history,
             "trainable": self.trainable.state_dict(),
+            "method": self.method.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "ema": self.ema.state_dict() if self.ema else None,
+            "ema": self.ema.module.state_dict() if self.ema else None,
             "precision": self.fabric.strategy.precision.state_dict(),
-            "config": self._comparable(),
+            "identity": self._identity(),
         }
 
-    def _comparable(self) -> dict[str, Any]:
-        settings = {name: v for name, v in asdict(self.config).items() if name not in NOT_PART_OF_THE_RESULT}
-        return {**settings, "table": f"{self.samples.table!r} {self.samples.table.digest()}"}
+    def _identity(self) -> dict[str, Any]:
+        return {**identity(self.config), "table": f"{self.table!r} {self.table.digest()}"}
 
     def save(self) -> None:
         """Write the checkpoint, on the first process."""
-        if self.folder is None:
+        if self.store is None:
             return
         if self.fabric.is_global_zero:
-            self.folder.save_checkpoint(self.state())
-        self.fabric.barrier()
+            self.store.save_checkpoint(self.state())
+        barrier()
 
-    def restore(self, speak: Callable[[str], None]) -> None:
-        """Go on from the last checkpoint, if that is asked for and there is one."""
-        saved = self.folder.load_checkpoint() if self.folder and self.config.resume == "auto" else None
-        if self.folder is None or saved is None:
-            return
-        before, now = saved["config"], self._comparable()
-        changed = [f"{name} {before.get(name)} (now {now[name]})" for name in now if before.get(name) != now[name]]
+    def restore(self) -> bool:
+        """Go on from the last checkpoint, if that is asked for and there is one; says whether it did."""
+        saved = self.store.load_checkpoint() if self.store and self.config.resume == "auto" else None
+        if self.store is None or saved is None:
+            return False
+        before, now = saved.get("identity", {}), self._identity()
+        changed = [
+            f"{name} {before.get(name, 'left open')} (now {now.get(name, 'left open')})"
+            for name in [*sorted({*before, *now} - {"table"}), "table"]
+            if before.get(name) != now.get(name)
+        ]
         if changed:
             raise RunError(
-                f"{self.folder.path} was trained with other settings: {', '.join(changed)}. "
-                "Pass the same ones, or another --out."
+                f"{self.store.path} was trained with other settings: {', '.join(changed)}. Pass the same ones, or "
+                f"another {option('out')}."
             )
         self.epoch, self.step = saved["epoch"], saved["step"]
         self.sums, self.history = saved["sums"], saved["history"]
         self.trainable.load_state_dict(saved["trainable"])
+        self.method.load_state_dict(saved["method"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.schedule.load_state_dict(saved["schedule"])
         self.fabric.strategy.precision.load_state_dict(saved["precision"])
         if self.ema:
-            self.ema.load_state_dict(saved["ema"])
+            self.ema.module.load_state_dict(saved["ema"])
         if self.epoch < self.stop:
-            speak(f"Going on from epoch {self.epoch + 1}, step {self.step + 1} of {self.steps}.")
+            logger.info(f"Going on from epoch {self.epoch + 1}, step {self.step + 1} of {self.steps}.")
+        return True

@@ -1,13 +1,28 @@
 """Heads: feature map → logits. A new head is one file here and one line in the registry."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
-from positively.errors import ConfigError, and_more
+from positively.errors import ConfigError
 from positively.models.heads.base import Head, Pooling, Start
 from positively.models.heads.linear import LinearHead
 from positively.models.heads.semantic_graph import SemanticGraphHead, read_word_vectors
+from positively.options import check_options, kinds_of, options_of
+from positively.registry import Registry
 
-HEADS: dict[str, type[Head]] = {"linear": LinearHead, "semantic-graph": SemanticGraphHead}
+HEADS: Registry[type[Head]] = Registry("head")
+HEADS.register("linear")(LinearHead)
+HEADS.register("semantic-graph")(SemanticGraphHead)
+
+
+def register_head(name: str) -> Callable[[type[Head]], type[Head]]:
+    """Decorator for a head of one's own, a :class:`Head` made with (channels, classes, *, options)."""
+    return HEADS.register(name)
+
+
+def head_options(name: str) -> type:
+    """The options of a head, as a dataclass."""
+    return options_of(HEADS[name].__init__)
 
 
 def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
@@ -16,11 +31,12 @@ def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
     >>> create_head("linear", channels=8, classes=3, pooling="mix").pooling
     'mix'
     """
-    if name not in HEADS:
-        raise ConfigError(f"There is no head {name!r}; there are {and_more(list(HEADS))}.")
+    check_options(f"Head '{name}'", options, kinds_of(head_options(name)))
     if classes < 1:
         raise ConfigError(f"A classifier needs at least one class, not {classes}.")
-    return HEADS[name](channels, classes, **options)
+    head = cast(Callable[..., Head], HEADS[name])(channels, classes, **options)
+    head.saved_options = {**options, **head.saved_options}
+    return head
 
 
 __all__ = [
@@ -31,5 +47,7 @@ __all__ = [
     "SemanticGraphHead",
     "Start",
     "create_head",
+    "head_options",
     "read_word_vectors",
+    "register_head",
 ]

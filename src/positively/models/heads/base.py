@@ -1,9 +1,9 @@
-"""What every head offers: a start, and the part of the feature map it needs."""
+"""What a head is: any module from feature map to logits, with what it needs stored and how it starts."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,26 +18,49 @@ Start = Literal["default", "prior"]
 LOWEST_FREQUENCY, HIGHEST_FREQUENCY = 1e-4, 0.5
 
 
-class Head(nn.Module, ABC):
-    """Feature map B×C×H×W → logits B×classes; what :meth:`pool` gives is taken in place of a map."""
+class Head(nn.Module):
+    """Feature map B×C×H×W → logits B×classes; what :meth:`pool` gives is taken in place of a map.
+
+    A head is made with ``(channels, classes, **options)``: keyword-only arguments of its ``__init__`` are its options.
+    All it must have is either ``forward``, or :meth:`classify` (and :meth:`embed`), which methods that look at features
+    need. The rest has defaults: the whole map is stored, and training starts from :meth:`reset_parameters`.
+    """
+
+    saved_options: Mapping[str, Any] = {}
+    """Options with which the head is built again before its weights are loaded; :func:`create_head` sets them."""
 
     @property
-    @abstractmethod
     def feature_key(self) -> str:
-        """Short name of what :meth:`pool` does: kept features are told apart by it."""
+        """Short name of what :meth:`pool` does: stored features are told apart by it."""
+        return "map"
 
     @property
-    @abstractmethod
-    def last_layer(self) -> nn.Linear:
-        """What turns features into logits: weight classes×features, and one bias a class."""
+    def last_layer(self) -> nn.Linear | None:
+        """What turns features into logits, weight classes×features and one bias a class; None if no layer does."""
+        return None
 
-    @abstractmethod
     def pool(self, feature_map: Tensor) -> Tensor:
-        """What the head needs of a map, before anything in it learns: this is kept on disk where the backbone rests."""
+        """What the head needs of a map, before anything in it learns: this is stored where the backbone is frozen."""
+        return feature_map
 
-    @abstractmethod
+    def embed(self, features: Tensor) -> Tensor:
+        """What is classified, of a map or of what :meth:`pool` gave: B×D, or B×classes×D, one vector a class."""
+        return self.pool(features)
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Logits B×classes of what :meth:`embed` gave."""
+        raise ConfigError(f"Head {type(self).__name__} has a forward of its own and no embedding to classify.")
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits B×classes of a feature map, or of features pooled before."""
+        return self.classify(self.embed(features))
+
     def reset_parameters(self) -> None:
         """Draw all weights anew, from torch's generator."""
+        for module in self.modules():
+            reset: Any = getattr(module, "reset_parameters", None)
+            if module is not self and reset is not None:
+                reset()
 
     @torch.no_grad()
     def start(self, kind: Start, frequencies: Tensor | None = None) -> None:
@@ -50,18 +73,23 @@ class Head(nn.Module, ABC):
             frequencies: Shape (classes,): the share of images in which each class is a known positive. Only for
                 ``"prior"``; clamped to [1e-4, 0.5].
         """
-        weight, bias = self.last_layer.weight, self.last_layer.bias
         if kind not in ("default", "prior"):
             raise ConfigError(f"A head starts 'default' or 'prior', not {kind!r}.")
-        if kind == "prior" and (frequencies is None or frequencies.shape != bias.shape):
-            given = "none" if frequencies is None else f"shape {tuple(frequencies.shape)}"
-            raise ConfigError(f"The prior start needs one frequency for each of {len(bias)} classes; given: {given}.")
         self.reset_parameters()
-        nn.init.zeros_(bias)
-        if kind == "prior" and frequencies is not None:
-            nn.init.zeros_(weight)
+        layer = self.last_layer
+        if layer is None:
+            if kind == "prior":
+                raise ConfigError(f"Head {type(self).__name__} has no last linear layer that could start at a prior.")
+            return
+        nn.init.zeros_(layer.bias)
+        if kind == "prior":
+            if frequencies is None or frequencies.shape != layer.bias.shape:
+                given = "none" if frequencies is None else f"shape {tuple(frequencies.shape)}"
+                count = len(layer.bias)
+                raise ConfigError(f"The prior start needs one frequency for each of {count} classes; given: {given}.")
+            nn.init.zeros_(layer.weight)
             # In double: a frequency given in half precision would move the start of rare classes.
-            bias.copy_(frequencies.double().clamp(LOWEST_FREQUENCY, HIGHEST_FREQUENCY).logit())
+            layer.bias.copy_(frequencies.double().clamp(LOWEST_FREQUENCY, HIGHEST_FREQUENCY).logit())
 
     def setup(self, table: LabelTable) -> None:
         """Look at the training table once, before the first step (a label graph is made of it)."""

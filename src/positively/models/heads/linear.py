@@ -19,7 +19,14 @@ class LinearHead(Head):
     (torch.Size([2, 3]), torch.Size([2, 3]))
     """
 
-    def __init__(self, channels: int, classes: int, pooling: Pooling = "average") -> None:
+    def __init__(self, channels: int, classes: int, *, pooling: Pooling = "average") -> None:
+        """Make the layer.
+
+        Args:
+            channels: Channels of the map.
+            classes: Number of classes.
+            pooling: How the map is pooled over its positions; "mix" is the mean of average and maximum.
+        """
         super().__init__()
         if pooling not in ("average", "max", "mix"):
             raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
@@ -47,11 +54,7 @@ class LinearHead(Head):
             return feature_map.amax((2, 3))
         return (feature_map.mean((2, 3)) + feature_map.amax((2, 3))) / 2
 
-    def reset_parameters(self) -> None:
-        """Torch's own draw of the weights."""
-        self.linear.reset_parameters()
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return logits B×classes of a feature map, or of features pooled before."""
-        logits: Tensor = self.linear(self.pool(features))
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Logits of pooled features."""
+        logits: Tensor = self.linear(embedding)
         return logits

@@ -16,7 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.models.heads.base import Head, Pooling
+from positively.models.heads.base import Head
+from positively.options import Count
 
 # Sizes of the reference.
 WIDTH, ATTENTION_WIDTH, STEPS = 1024, 512, 3
@@ -103,36 +104,43 @@ class SemanticGraphHead(Head):
 
     The BatchNorm behind the first convolution follows ``freeze_batchnorm`` of the classifier: frozen, it is a scale
     and a bias, as in the reference. At depth 'probe', where the head learns alone, it always takes statistics.
-
-    Args:
-        channels: Channels of the map.
-        classes: Number of classes.
-        pooling: Takes no other value than ``"average"``: attention weighs the positions.
-        word_vectors: Shape (classes, d): a vector for the name of each class (the reference has GloVe's, d = 300). They
-            stay as they are and are saved with the model. ``None`` learns vectors of 300 numbers from a random start.
     """
 
     adjacency: Tensor
     word_vectors: Tensor
 
     def __init__(
-        self, channels: int, classes: int, pooling: Pooling = "average", word_vectors: Tensor | None = None
+        self,
+        channels: int,
+        classes: int,
+        *,
+        word_vectors: Tensor | str | None = None,
+        word_vector_size: Count | None = None,
     ) -> None:
+        """Make the layers.
+
+        Args:
+            channels: Channels of the map.
+            classes: Number of classes.
+            word_vectors: A vector for the name of each class (the reference has GloVe's), in the order of the classes:
+                a .npy file of one row a class, or a tensor. They stay as they are and are saved with the model.
+                Default: vectors of 300 numbers that learn from a random start.
+            word_vector_size: Vectors of this size that come with the weights: so a saved run is built again.
+        """
         super().__init__()
-        if pooling != "average":
-            raise ConfigError(
-                f"Head 'semantic-graph' weighs the positions by attention and has no pooling {pooling!r}. Leave "
-                "--pooling out, or take --head linear."
-            )
-        if word_vectors is None:
+        given = read_word_vectors(word_vectors) if isinstance(word_vectors, str) else word_vectors
+        if given is None and word_vector_size is not None:
+            given = torch.zeros(classes, word_vector_size)
+        if given is None:
             self.word_vectors = nn.Parameter(torch.empty(classes, LEARNED_VECTOR_SIZE))
         else:
-            if word_vectors.ndim != 2 or len(word_vectors) != classes or not word_vectors.numel():
+            if given.ndim != 2 or len(given) != classes or not given.numel():
                 raise ConfigError(
                     f"Word vectors stand one a row in the order of the classes: {classes} rows, not the shape "
-                    f"{'×'.join(map(str, word_vectors.shape))}."
+                    f"{'×'.join(map(str, given.shape))}."
                 )
-            self.register_buffer("word_vectors", word_vectors.detach().clone().float())
+            self.register_buffer("word_vectors", given.detach().clone().float())
+            self.saved_options = {"word_vectors": None, "word_vector_size": given.shape[1]}
         self.change_channels = nn.Sequential(nn.Conv2d(channels, WIDTH, 1, bias=False), nn.BatchNorm2d(WIDTH))
         self.decoupling = SemanticDecoupling(self.word_vectors.shape[1])
         self.graph = GatedGraph()
@@ -162,9 +170,7 @@ class SemanticGraphHead(Head):
         """Torch's own draw of every layer, and of the word vectors if they learn."""
         if isinstance(self.word_vectors, nn.Parameter):
             nn.init.normal_(self.word_vectors, std=_LEARNED_VECTOR_SPREAD)
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d | nn.BatchNorm2d):
-                module.reset_parameters()
+        super().reset_parameters()
 
     @torch.no_grad()
     def setup(self, table: LabelTable) -> None:
@@ -178,12 +184,16 @@ class SemanticGraphHead(Head):
         np.fill_diagonal(adjacency, 1.0)
         self.adjacency.copy_(torch.from_numpy(adjacency))
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Return logits B×classes of a feature map, averaged before or not."""
+    def embed(self, features: Tensor) -> Tensor:
+        """One vector a class, B×classes×1024, by attention over a feature map, averaged before or not."""
         feature_map: Tensor = self.change_channels(self.pool(features))
-        of_classes = self.decoupling(feature_map.flatten(2).transpose(1, 2), self.word_vectors)
-        after_graph = self.graph(of_classes, self.adjacency)
-        outputs = torch.tanh(self.output(torch.cat([after_graph, of_classes], -1)))
+        of_classes: Tensor = self.decoupling(feature_map.flatten(2).transpose(1, 2), self.word_vectors)
+        return of_classes
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Logits of the vectors of the classes, after they told one another what they have."""
+        after_graph = self.graph(embedding, self.adjacency)
+        outputs = torch.tanh(self.output(torch.cat([after_graph, embedding], -1)))
         return (outputs * self.classifiers.weight).sum(-1) + self.classifiers.bias
 
 

@@ -1,0 +1,117 @@
+"""Trainings on one dataset: features are made once, every training starts from them.
+
+The protocol of a cell, the same for every method:
+
+1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
+   that does not use negatives never sees one.
+2. A tenth of the training images is held out. Thresholds are found on them with the labels the method may see. Their
+   complete labels serve the curves, which decide nothing.
+3. Nothing is chosen on the test images: no epoch, no threshold, no option.
+
+A cell is the training that ``positively train`` runs with the same configuration and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.bench.datasets import Dataset
+from positively.errors import ConfigError
+from positively.labels import NEGATIVE, POSITIVE, LabelTable
+from positively.methods import METHODS, create_method
+from positively.metrics import evaluate, oracle_f1
+from positively.runs.folder import RunFolder
+from positively.runs.scoring import Logits, sigmoid
+from positively.training.auto import resolve
+from positively.training.config import TrainConfig
+from positively.training.core import Training
+from positively.training.networks import Networks
+from positively.training.runtime import preserved_random_state
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one training gave."""
+
+    config: TrainConfig
+    history: list[dict[str, float]]
+    labels: dict[str, int]
+    thresholds: npt.NDArray[np.float64]
+    test_logits: Logits | None
+
+
+class DatasetRunner:
+    """Runs trainings on one dataset."""
+
+    def __init__(self, dataset: Dataset, base: TrainConfig, fabric: Fabric) -> None:
+        self.dataset, self.base, self.fabric = dataset, base, fabric
+        self.networks = Networks(fabric)
+
+    def configure(self, method: str, options: Mapping[str, Any], **changes: Any) -> TrainConfig:
+        """The whole configuration of a training; what is left open is chosen as ``positively train`` would."""
+        uses_negatives = create_method(method, **options).uses_negatives
+        changes |= {"method": method, "options": dict(options), "positives_only": not uses_negatives}
+        return resolve(replace(self.base, **changes, resume="auto"), self.dataset.train, self.fabric.device)
+
+    def benchmark_options(self, method: str, config: TrainConfig, published: Mapping[str, Any]) -> dict[str, Any]:
+        """What the benchmark tells a method because it knows what it hides."""
+        return METHODS[method].benchmark_options(self._label_frequency(config), published)
+
+    def _label_frequency(self, config: TrainConfig) -> float:
+        """Share of the true positives that stay known."""
+        known = config.known_ratio * (1 - config.flip_positives)
+        if config.single_positive:
+            positives = self.dataset.train.positives()
+            known *= np.count_nonzero(np.diff(positives.indptr)) / max(positives.nnz, 1)
+        return float(known)
+
+    def train(self, config: TrainConfig, *, test: bool = True, work: Path | None = None) -> Outcome:
+        """Train once.
+
+        Args:
+            config: From :meth:`configure`.
+            test: Whether to score the test images; choices are made without.
+            work: Folder for checkpoints, for trainings that are too long to be lost.
+        """
+        table = self.dataset.train
+        with preserved_random_state():
+            store = RunFolder(work) if work else None
+            training = Training(
+                table, config, self.fabric, self.networks, complete=table, store=store, verbose=work is not None
+            )
+            if not len(training.holdout):
+                raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
+            thresholds = training.run()
+            logits = training.score(self.dataset.test) if test else None
+        learned = training.train
+        labels = {"images": len(learned), "positives": learned.total(POSITIVE), "negatives": learned.total(NEGATIVE)}
+        return Outcome(config, training.trainer.history, labels, thresholds, logits)
+
+    def measure(self, outcome: Outcome) -> dict[str, float]:
+        """The measures of a training on the test images."""
+        assert outcome.test_logits is not None
+        return measures(outcome.test_logits, self.dataset.test, outcome.thresholds)
+
+
+def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:
+    """mAP, and OF1 and CF1 at these thresholds, at 0.5 and at the oracle's: fractions."""
+    scores, states = sigmoid(logits), table.states()
+    judged, oracle = evaluate(scores, states, table.classes, thresholds), oracle_f1(scores, states)
+    return {
+        "mAP": judged.mean_average_precision,
+        "OF1": judged.f1.overall_f1,
+        "CF1": judged.f1.class_f1,
+        "OF1_half": judged.f1_at_half.overall_f1,
+        "CF1_half": judged.f1_at_half.class_f1,
+        "OF1_oracle": oracle.overall_f1,
+        "CF1_oracle": oracle.class_f1,
+    }

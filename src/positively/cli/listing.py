@@ -1,0 +1,38 @@
+"""Options of a method or a head, as a person reads them."""
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from positively.methods import METHODS
+from positively.models import head_options
+from positively.options import describe_options
+from positively.registry import load_plugin
+
+
+def list_method(name: str, plugin: str | None) -> None:
+    """Print the options of a method."""
+    if plugin:
+        load_plugin(plugin)
+    _list(f"method {name}", "--options", METHODS[name].Options)
+
+
+def list_head(name: str, plugin: str | None) -> None:
+    """Print the options of a head."""
+    if plugin:
+        load_plugin(plugin)
+    _list(f"head {name}", "--head-options", head_options(name))
+
+
+def _list(what: str, flag: str, options: type) -> None:
+    """Name, what it takes, default and meaning of every option."""
+    rows = describe_options(options)
+    if not rows:
+        print(f"The {what} has no options.")
+        return
+    table = Table(title=f"Options of the {what} ({flag}.NAME VALUE)", box=SIMPLE, title_justify="left")
+    for head in ("name", "takes", "default", "meaning"):
+        table.add_column(head, no_wrap=head == "name")
+    for option, takes, default, meaning in rows:
+        table.add_row(option, takes, str(default), meaning)
+    Console(width=max(Console().width, 110)).print(table, markup=False)

@@ -1,0 +1,124 @@
+"""The one training, without folders: labels → holdout → network → trainer → thresholds.
+
+``fit`` puts a run folder around it and the bench a grid; the same configuration and seed give the same weights in both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration import choose_thresholds, few_positives
+from positively.errors import ConfigError, TableError, option
+from positively.labels import POSITIVE, LabelTable
+from positively.logs import logger
+from positively.methods import create_method
+from positively.runs.scoring import Logits, sigmoid
+from positively.training.config import TrainConfig
+from positively.training.holdout import split_rows
+from positively.training.networks import Networks
+from positively.training.trainer import CheckpointStore, Trainer
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Training:
+    """A training that is set up: :meth:`run` trains it.
+
+    Args:
+        table: Tags of the training images, before anything is hidden.
+        config: Resolved: nothing in it is left open.
+        fabric: The running engine.
+        networks: Where networks and datasets come from.
+        complete: Labels by which the held-out images are judged after each epoch; default: those that are not hidden.
+        store: Where checkpoints go; None saves nothing.
+        verbose: Whether to log what happens.
+    """
+
+    def __init__(
+        self,
+        table: LabelTable,
+        config: TrainConfig,
+        fabric: Fabric,
+        networks: Networks,
+        *,
+        complete: LabelTable | None = None,
+        store: CheckpointStore | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.config, self.networks = config, networks
+        method = create_method(config.method, **config.options)
+        seen = hide_labels(table, config)
+        if not seen.total(POSITIVE):
+            raise TableError(f"{seen.source}: no positive label is left to learn from.")
+        if method.uses_negatives and not seen.has_negatives:
+            raise ConfigError(
+                f"Method '{config.method}' learns from known negatives, and {seen.source} has none. If its tags are "
+                f"complete, pass {option('blank', 'negative')}; otherwise take {option('method', 'pu-mlc')}."
+            )
+        train_rows, holdout_rows = split_rows(seen, config.holdout, config.seed)
+        self.train, self.holdout = seen.select(train_rows), seen.select(holdout_rows)
+        if not self.train.total(POSITIVE):
+            raise TableError(f"{seen.source}: none of the {len(self.train)} training images carries a known tag.")
+        if verbose:
+            _describe(self.train, self.holdout, config.method, method.uses_negatives)
+        self.classifier = networks.classifier(config, self.train)
+        judged = self.holdout if complete is None else complete.select(holdout_rows)
+        used = np.sort(np.concatenate([train_rows, holdout_rows]))
+        source = seen.select(used)
+        places = [np.searchsorted(used, rows) for rows in (train_rows, holdout_rows)]
+        self.trainer = Trainer(
+            fabric,
+            config,
+            method,
+            self.classifier.trainable,
+            networks.dataset(self.classifier, config, self.train, source=source, places=places[0], augment=True),
+            networks.dataset(self.classifier, config, judged, source=source, places=places[1]),
+            store,
+            verbose,
+        )
+        self.resumed = self.trainer.restore()
+
+    def run(self) -> npt.NDArray[np.float64]:
+        """Train, and find the threshold of each class on the held-out images (all, where none are held out)."""
+        self.trainer.run()
+        held_out = len(self.holdout) > 0
+        logits = self.trainer.score(self.trainer.holdout if held_out else self.trainer.dataset)
+        states = (self.holdout if held_out else self.train).states()
+        few = few_positives(states)
+        if len(few) and self.trainer.verbose:
+            logger.info(
+                f"{len(few)} of {states.shape[1]} classes have few known positives among the images held out; their "
+                "thresholds are mostly those of the other classes."
+            )
+        return choose_thresholds(sigmoid(logits), states)
+
+    def score(self, table: LabelTable) -> Logits:
+        """Logits of another table's images, by the trained weights."""
+        return self.trainer.score(self.networks.dataset(self.classifier, self.config, table))
+
+
+def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
+    """The labels an experiment leaves of a complete table: first the noise, then what is hidden."""
+    seed = config.seed if config.mask_seed is None else config.mask_seed
+    if config.flip_positives:
+        table = table.with_flipped_positives(config.flip_positives, seed)
+    if config.known_ratio < 1.0:
+        table = table.with_known_ratio(config.known_ratio, seed)
+    if config.single_positive:
+        table = table.with_single_positive(seed)
+    return table.positives_only() if config.positives_only else table
+
+
+def _describe(train: LabelTable, holdout: LabelTable, method: str, uses_negatives: bool) -> None:
+    if train.has_negatives and not uses_negatives:
+        logger.info(f"Method '{method}' learns from positive labels alone; the known negatives serve thresholds only.")
+    logger.info(
+        f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive labels; {len(holdout):,} images held "
+        "out."
+    )
+    if len(holdout):
+        logger.info("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")

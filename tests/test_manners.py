@@ -1,0 +1,152 @@
+"""A library leaves its caller's process as it found it, and speaks the caller's language."""
+
+import ast
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import positively as po
+from conftest import TINY
+from positively import losses
+from positively.errors import ConfigError, LabelError, PositivelyError, in_shell
+from positively.losses import LOSSES
+from positively.training.auto import resolve
+from positively.training.config import TrainConfig
+
+
+@pytest.fixture(scope="module")
+def tags(scenes):
+    return po.read(scenes / "train.csv", quiet=True)
+
+
+def test_a_fit_leaves_no_lasting_change(tags, scenes, tmp_path):
+    torch.manual_seed(123)
+    np.random.seed(7)
+    state, environment = torch.get_rng_state(), dict(os.environ)
+    before = (np.random.get_state()[1].tolist(), torch.get_default_dtype(), torch.get_num_threads(), logging.root.level)
+    handlers, level = list(logging.getLogger("positively").handlers), logging.getLogger("positively").level
+    run = po.fit(tags, out=str(tmp_path / "run"), **TINY)
+    run.predict([scenes / "test" / "00000.png"])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert dict(os.environ) == environment
+    assert before == (
+        np.random.get_state()[1].tolist(),
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+        logging.root.level,
+    )
+    logger = logging.getLogger("positively")
+    assert list(logger.handlers) == handlers and logger.level == level
+
+
+SPEAKING = """
+import sys, logging
+import positively as po
+if sys.argv[2] == "own":
+    logging.basicConfig(level=logging.INFO, format="MINE %(name)s %(message)s", stream=sys.stderr)
+table = po.read(sys.argv[1], quiet=sys.argv[2] == "quiet")
+print("read")
+"""
+
+
+def test_messages_are_logged_shown_by_default_and_quiet_on_request(scenes):
+    def run(kind):
+        words = [sys.executable, "-c", SPEAKING, str(scenes / "train.csv"), kind]
+        return subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert "32 images, 10 classes" in run("plain").stderr and run("plain").stdout == "read\n"
+    assert run("quiet").stderr == ""
+    assert "MINE positively train.csv" in run("own").stderr and run("own").stderr.count("32 images") == 1
+
+
+def test_fit_is_quiet_on_request(tags, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    po.fit(tags, out=str(tmp_path / "a"), quiet=True, **TINY | {"epochs": 1})
+    assert capsys.readouterr() == ("", "")
+    po.fit(tags, out=str(tmp_path / "b"), **TINY | {"epochs": 1})
+    assert "Chosen: " in capsys.readouterr().err
+
+
+def test_a_message_names_an_argument_for_python_and_a_flag_for_the_shell(tags, scenes, tmp_path, positively):
+    with pytest.raises(PositivelyError) as raised:
+        po.fit(tags, method="bce", out=str(tmp_path / "run"), **TINY)
+    assert "pass blank='negative'; otherwise take method='pu-mlc'" in str(raised.value)
+    assert "pass --blank negative; otherwise take --method pu-mlc" in in_shell(raised.value.message)
+    done = positively("train", scenes / "train.csv", "--method", "bce", check=False)
+    assert "pass --blank negative; otherwise take --method pu-mlc" in done.stderr
+
+
+def test_no_error_of_the_package_has_a_flag_written_out():
+    """Options in messages are marked, so that each reader sees their own spelling."""
+    found = []
+    for path in Path(po.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for raised in (node for node in ast.walk(tree) if isinstance(node, ast.Raise)):
+            texts = [node.value for node in ast.walk(raised) if isinstance(node, ast.Constant)]
+            found += [f"{path.name}: {text}" for text in texts if re.search(r"(^|[ (])--(?!help)[a-z]", str(text))]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"epochs": "ten"}, r"fit: epochs must be a whole number at least 1 or None, not 'ten'"),
+        ({"lr": True}, r"fit: lr must be a number above 0 or None, not True"),
+        ({"depth": "deep"}, r"fit: depth must be 'auto' or 'probe' or 'tail' or 'finetune', not 'deep'"),
+        ({"batchsize": 3}, r"fit has no option 'batchsize'; .* Did you mean 'batch_size'\?"),
+        ({"head": "cubic"}, r"There is no head 'cubic'; there are linear"),
+        (
+            {"head": "linear", "head_options": {"poling": "max"}},
+            r"Head 'linear' has no option 'poling'; it has pooling",
+        ),
+        ({"backbone": "resnet5o"}, r"timm has no model 'resnet5o'. Did you mean"),
+        ({"weights": "none.safetensors"}, r"There is no weights file none\.safetensors"),
+    ],
+)
+def test_option_errors_are_right(options, sentence, tags, tmp_path):
+    with pytest.raises(PositivelyError, match=sentence):
+        po.fit(tags, out=str(tmp_path / "run"), **{**TINY, **options})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_module_of_ones_own_at_depth_auto_on_a_cpu_is_trained_not_frozen(tags, tmp_path):
+    own = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 5, stride=4), torch.nn.ReLU())
+    before = own[0].weight.detach().clone()
+    run = po.fit(tags, backbone=own, out=str(tmp_path / "run"), epochs=1, image_size=32)
+    assert run.model_config["depth"] == "finetune" and not torch.equal(own[0].weight, before)
+    assert resolve(TrainConfig(), tags, torch.device("cpu")).depth == "probe"
+
+
+# Losses
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.parametrize("wrong", [2, -3, float("nan"), 0.5])
+def test_a_loss_refuses_label_values_that_are_none(name, wrong):
+    states = torch.tensor([[1.0, 0.0, -1.0], [0.0, wrong, 1.0]])
+    with pytest.raises(LabelError, match=r"\+1, 0 \(unknown\) and -1 \(negative\); found"):
+        LOSSES[name]()(torch.zeros(2, 3), states)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_a_loss_takes_an_empty_batch(name):
+    logits = torch.zeros(0, 3, requires_grad=True)
+    for reduction in ("sum", "mean"):
+        value = LOSSES[name](class_reduction=reduction)(logits, torch.zeros(0, 3))
+        assert torch.isfinite(value)
+        value.backward()
+
+
+def test_a_loss_refuses_a_negative_gamma():
+    logits, states = torch.zeros(2, 3), torch.zeros(2, 3)
+    with pytest.raises(ConfigError, match="gamma must be at least 0"):
+        losses.pu_mlc(logits, states, gamma=-0.1)
+    with pytest.raises(ConfigError, match=r"gamma must be a number at least 0, not -0.1"):
+        losses.PUMLC(gamma=-0.1)

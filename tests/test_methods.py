@@ -1,0 +1,344 @@
+"""The contract every registered method keeps: it learns, it resumes bit for bit, and two processes are one."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from safetensors.torch import load_file
+
+import shapes
+from conftest import TINY, options
+from positively.errors import ConfigError
+from positively.labels import POSITIVE
+from positively.methods import METHODS, Method, StepContext, create_method, register_method, resolve_options
+from positively.metrics import mean_average_precision
+from positively.options import describe_options
+from positively.runs.scoring import sigmoid
+from positively.training.auto import resolve
+from positively.training.core import Training
+from positively.training.networks import Networks
+
+OURS = tuple(METHODS)
+STATEFUL = ("ll-cp", "prototype")
+DEPTHS = [(name, depth) for name in OURS for depth in METHODS[name].depths]
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shapes")
+    shapes.write_weights(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tables(place):
+    return shapes.write_shapes(place, "train", 200, seed=0), shapes.write_shapes(place, "test", 100, seed=1)
+
+
+@pytest.fixture(scope="session")
+def fabric():
+    return Fabric(accelerator="cpu", devices=1)
+
+
+class Killed(BaseException):
+    """As if the process had died."""
+
+
+class Memory:
+    """Checkpoints in memory; ``dies_after`` so many of them the process is gone."""
+
+    path = Path("memory")
+
+    def __init__(self, dies_after=None):
+        self.saved, self.saves, self.dies_after = None, 0, dies_after
+
+    def load_checkpoint(self):
+        return None if self.saved is None else torch.load(io.BytesIO(self.saved), weights_only=True)
+
+    def save_checkpoint(self, state):
+        held = io.BytesIO()
+        torch.save(state, held)
+        self.saved, self.saves = held.getvalue(), self.saves + 1
+        if self.saves == self.dies_after:
+            raise Killed
+
+    def write_metrics(self, history):
+        pass
+
+
+def make(tables, fabric, place, method, depth, store=None, **changes):
+    config = resolve(shapes.settings(method, depth, place, **changes), tables[0], torch.device("cpu"))
+    return Training(tables[0], config, fabric, Networks(fabric), store=store, verbose=False)
+
+
+def quality(training, test):
+    return mean_average_precision(sigmoid(training.score(test)), test.states())
+
+
+def measured(training):
+    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in training.trainer.history]
+
+
+def weights(training):
+    parts = {"network": training.classifier.state_dict(), "method": training.trainer.method.state_dict()}
+    return {f"{part}.{name}": tensor for part, state in parts.items() for name, tensor in state.items()}
+
+
+# Learning
+
+
+@pytest.mark.parametrize(("method", "depth"), DEPTHS)
+def test_every_method_learns_at_every_depth_it_declares(method, depth, tables, fabric, place):
+    training = make(tables, fabric, place, method, depth)
+    assert quality(training, tables[1]) < shapes.UNTRAINED
+    training.run()
+    assert quality(training, tables[1]) > shapes.LEARNED
+
+
+@pytest.mark.parametrize(("method", "depth"), DEPTHS)
+def test_a_run_killed_in_the_middle_of_an_epoch_resumes_bit_for_bit(method, depth, tables, fabric, place):
+    changes = {"epochs": 3, "checkpoint_minutes": 0.0}  # five steps an epoch, a checkpoint after each
+    unbroken = make(tables, fabric, place, method, depth, **changes)
+    unbroken.run()
+    store = Memory(dies_after=9)  # five steps, the end of the epoch, three more
+    with pytest.raises(Killed):
+        make(tables, fabric, place, method, depth, store, **changes).run()
+    resumed = make(tables, fabric, place, method, depth, store, resume="auto", **changes)
+    assert resumed.resumed and (resumed.trainer.epoch, resumed.trainer.step) == (1, 3)
+    resumed.run()
+    expected = weights(unbroken)
+    assert expected.keys() == weights(resumed).keys()
+    assert all(torch.equal(tensor, weights(resumed)[name]) for name, tensor in expected.items())
+    assert measured(unbroken) == measured(resumed)
+
+
+DYING = """
+import os, signal, sys
+from positively.training.trainer import Trainer
+from positively.cli import main
+plain = Trainer._learn
+def learn(self, batch):
+    plain(self, batch)
+    if self.epoch == 1 and self.step == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+Trainer._learn = learn
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_a_stateful_method_killed_by_the_system_resumes_bit_for_bit(method, scenes, positively, environment, tmp_path):
+    words = ["train", scenes / "train.csv", *options(TINY | {"epochs": 3, "method": method, "checkpoint_minutes": 0})]
+    positively(*words, "--out", tmp_path / "unbroken")
+    command = [sys.executable, "-c", DYING, *map(str, words), "--out", str(tmp_path / "broken")]
+    assert subprocess.run(command, env=environment, capture_output=True).returncode == -signal.SIGKILL
+    resumed = positively(*words, "--out", tmp_path / "broken", "--resume", "auto")
+    assert "Going on from epoch 2, step 2 of 3" in resumed.stderr  # the last checkpoint was one step before
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "broken"))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    states = [torch.load(tmp_path / name / "checkpoint" / "last", weights_only=True) for name in ("unbroken", "broken")]
+    assert states[0]["method"].keys() and all(
+        torch.equal(tensor, states[1]["method"][name]) for name, tensor in states[0]["method"].items()
+    )
+
+
+# Two processes
+
+
+@pytest.fixture(scope="session")
+def two_processes(place, tables, environment, tmp_path_factory):
+    """One pair of processes walks through all methods: unbroken, and killed and resumed."""
+    out = tmp_path_factory.mktemp("two")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = Path(__file__).with_name("walk_through_methods.py")
+    path = os.pathsep.join([str(script.parent), environment.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*launcher, str(script), str(place), str(out)],
+        env=environment | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[:6000]
+    return out
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_processes, tables, fabric, place):
+    from walk_through_methods import CHANGES
+
+    alone = make(tables, Fabric(accelerator="cpu", devices=1, precision="64-true"), place, method, "tail", **CHANGES)
+    alone.run()
+    found = [load_file(two_processes / f"{method}-{kind}-0.safetensors") for kind in ("unbroken", "resumed")]
+    other = load_file(two_processes / f"{method}-unbroken-1.safetensors")
+    for name, tensor in weights(alone).items():
+        torch.testing.assert_close(found[0][name], tensor, atol=1e-8, rtol=0)
+        assert torch.equal(found[0][name], found[1][name]), f"{name} differs after resuming"
+        assert torch.equal(found[0][name], other[name]), f"{name} differs between the processes"
+
+
+def test_what_two_processes_began_one_can_finish(two_processes, tables, place):
+    """Another number of devices on resume works: a step is the same however many share it."""
+    from walk_through_methods import CHANGES
+
+    class Left(Memory):
+        def load_checkpoint(self):
+            return torch.load(two_processes / "prototype.checkpoint", weights_only=True)
+
+    engine = Fabric(accelerator="cpu", devices=1, precision="64-true")
+    resumed = make(tables, engine, place, "prototype", "tail", Left(), resume="auto", **CHANGES)
+    assert resumed.resumed
+    resumed.run()
+    for name, tensor in load_file(two_processes / "prototype-unbroken-0.safetensors").items():
+        torch.testing.assert_close(weights(resumed)[name], tensor, atol=1e-8, rtol=0)
+
+
+# What the stateful methods keep
+
+
+def test_large_loss_remembers_which_labels_of_which_images_it_corrected(tables, fabric, place):
+    training = make(tables, fabric, place, "ll-cp", "probe", epochs=8, options={"delta": 0.01})
+    training.run()
+    corrected = training.trainer.method.corrected
+    states = torch.from_numpy(training.train.states())
+    assert corrected.shape == states.shape
+    assert 0 < corrected.sum() <= 7 * 5 * 2  # seven epochs of five steps, two of 128 labels each
+    assert (states[corrected] == 0).all(), "only unknown labels are corrected"
+    truth = dict(zip(tables[0].images, tables[0].states(), strict=True))
+    hidden = np.stack([truth[image] for image in training.train.images])[corrected.numpy()] == 1
+    assert hidden.mean() > 0.7  # most of what costs much is a positive that was hidden
+
+
+def test_prototypes_are_the_moving_means_of_the_known_positives():
+    method = create_method("prototype", momentum=0.5, warmup=0)
+
+    class Around:
+        table = type("Table", (), {"classes": ("a", "b"), "__len__": lambda self: 4})()
+        trainable = type("Net", (), {"head": type("Head", (), {"last_layer": torch.nn.Linear(2, 2)})()})()
+
+    method.setup(Around())
+    same = {"forward_features": lambda self, x: x, "forward_head": lambda self, x: 1.0 * x}
+    network = type("Network", (), same)()
+    inputs = torch.tensor([[3.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    states = torch.tensor([[1, 0], [1, 0], [0, 0]])
+    method.training_step(network, inputs, states, StepContext(0, 0, 0, torch.arange(3)))
+    torch.testing.assert_close(method.prototypes, torch.tensor([[0.5, 0.5], [0.0, 0.0]]))
+    assert method.seen.tolist() == [True, False]
+    torch.testing.assert_close(method.closeness[0], torch.tensor(2**-0.5))
+    # The third image lies nearer to the prototype of a than a's own: its unknown a is left out, its unknown b is not.
+    third = torch.tensor([[1.0, 1.0]]).requires_grad_()
+    parts = method.training_step(network, third, torch.tensor([[0, 0]]), StepContext(0, 1, 0, torch.tensor([2])))
+    parts["loss"].backward()
+    assert third.grad[0, 0] == 0 and third.grad[0, 1] > 0
+
+
+# The contract itself
+
+
+class Everything(Method):
+    """Uses all a method may: own parameters, rows, streams, scores of the training set after an epoch."""
+
+    def setup(self, training):
+        self.offset = torch.nn.Parameter(torch.zeros(len(training.table.classes)))
+        self.register_buffer("scored", torch.zeros(len(training.table), len(training.table.classes)))
+        self.draws = []
+
+    def training_step(self, network, inputs, states, step):
+        self.draws.append((step.generator("one").random(), step.generator("two").random()))
+        assert (step.rows >= 0).all() and len(step.rows) == len(inputs)
+        logits = network.forward_head(network.forward_features(inputs)) + self.offset
+        return {"loss": torch.nn.functional.softplus(-logits * (states * 2 - 1).clamp(-1, 1)).mean()}
+
+    def on_epoch_end(self, training):
+        self.scored.copy_(torch.from_numpy(training.score()))
+
+
+class Ridge(Method):
+    """A solver: least squares on the stored features, no steps."""
+
+    is_solver = True
+    depths = ("probe",)
+
+    def solve(self, training):
+        features = torch.from_numpy(np.asarray(training.inputs)).double()
+        known = torch.from_numpy((training.table.states() == 1).astype(np.float64))
+        mean, centre = features.mean(0), known.mean(0)
+        centred = features - mean
+        weight = torch.linalg.solve(centred.T @ centred + torch.eye(features.shape[1]), centred.T @ (known - centre))
+        layer = training.trainable.head.last_layer
+        with torch.no_grad():
+            layer.weight.copy_(10 * weight.T)
+            layer.bias.copy_(10 * (centre - mean @ weight))
+        return {"residual": float((centred @ weight - known + centre).square().mean())}
+
+
+@pytest.fixture
+def registered():
+    register_method("everything")(Everything)
+    register_method("ridge")(Ridge)
+    yield
+    for name in ("everything", "ridge"):
+        del METHODS._entries[name]
+
+
+def test_a_method_sees_rows_streams_features_and_its_parameters_learn(registered, tables, fabric, place):
+    training = make(tables, fabric, place, "everything", "tail", epochs=2, ema=0.0)
+    training.run()
+    method = training.trainer.method
+    assert method.offset.abs().min() > 0, "its own parameters reached the optimizer"
+    np.testing.assert_allclose(method.scored, training.trainer.score(), atol=1e-6)
+    assert len(set(method.draws)) == 10 and all(one != two for one, two in method.draws)
+
+
+def test_a_solver_without_steps_fits_the_contract_and_resumes(registered, tables, fabric, place):
+    store = Memory()
+    training = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None)
+    training.run()
+    assert quality(training, tables[1]) > shapes.LEARNED
+    assert "residual" in training.trainer.history[0] and len(training.trainer.history) == 1
+    again = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None, resume="auto")
+    again.run()
+    assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(training).items())
+    with pytest.raises(ConfigError, match=r"'ridge' does not work at depth 'tail'. Pass depth='probe'"):
+        make(tables, fabric, place, "ridge", "tail")
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_every_option_has_a_help_text_and_a_default_that_is_allowed(method):
+    create_method(method)
+    for name, takes, _, text in describe_options(METHODS[method].Options):
+        assert text and takes, name
+
+
+def test_options_out_of_range_are_sentences_and_defaults_may_depend_on_the_depth():
+    with pytest.raises(ConfigError, match=r"Method 'pu-mlc': gamma must be a number at least 0, not -0.5"):
+        create_method("pu-mlc", gamma=-0.5)
+    with pytest.raises(ConfigError, match=r"There is no method 'pumlc'.*Did you mean 'pu-mlc'"):
+        create_method("pumlc")
+    with pytest.raises(ConfigError, match=r"'pu-mlc' has no option 'gama'.*Did you mean 'gamma'"):
+        create_method("pu-mlc", gama=1.0)
+    assert resolve_options("pu-mlc", "probe", {}) == {"gamma": 0.2, "tau": 1.0}
+    assert resolve_options("pu-mlc", "probe", {"alpha": 2.0}) == {"gamma": 0.2, "alpha": 2.0}
+    assert resolve_options("pu-mlc", "finetune", {}) == {}
+
+
+def test_a_benchmark_tells_a_method_what_it_knows():
+    assert METHODS["upu"].benchmark_options(0.3, {}) == {"label_frequency": 0.3}
+    assert METHODS["pu-mlc"].benchmark_options(0.3, {"gamma": 0.4, "alpha": 2.0, "mixup": 1}) == {
+        "gamma": 0.4,
+        "alpha": 2.0,
+    }
+    assert METHODS["bce"].benchmark_options(0.3, {"gamma": 0.4}) == {}
+
+
+def test_the_prior_of_a_risk_is_the_known_frequency_over_the_label_frequency(tables, fabric, place):
+    training = make(tables, fabric, place, "upu", "probe", options={"label_frequency": 0.5})
+    expected = training.train.counts(POSITIVE) / len(training.train) / 0.5
+    np.testing.assert_allclose(training.trainer.method.loss.prior, expected, rtol=1e-6)
