@@ -14,7 +14,7 @@ from pathlib import Path
 from positively.api import fit
 from positively.demo import NETWORK, make_tables, write_tags
 from positively.metrics import mean_average_precision
-from positively.training.holdout import split_holdout
+from positively.training.holdout import split_rows
 
 FORMS = {
     "as published (γ .55, α 1)": {},
@@ -32,12 +32,12 @@ def main() -> None:
         folder = Path(name)
         complete, _ = make_tables(folder / "scenes")
         tags = write_tags(folder / "scenes", complete, seed=0)
-        _, aside = split_holdout(complete, NETWORK["holdout"], seed=0)
+        holdout = complete.select(split_rows(tags, NETWORK["holdout"], seed=0)[1])
         for number, (form, options) in enumerate(FORMS.items()):
             run = fit(tags, method="pu-mlc", options=options, out=str(folder / str(number)), **NETWORK)
             with (run.path / "metrics.csv").open() as file:
                 criterion = float(list(csv.DictReader(file))[-1]["holdout_pu"])
-            quality = 100 * mean_average_precision(run.scores(aside), aside.states())
+            quality = 100 * mean_average_precision(run.scores(holdout), holdout.states())
             lines.append(f"{form:<36}  {criterion:>27.3f}  {quality:>16.1f}")
     print("\n".join(lines))
 

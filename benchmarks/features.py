@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from benchmarks.timing import measure, ratio_table
+from positively.cli.process import keep_freed_memory
 from positively.data.loading import FeatureDataset
 from positively.features import FeatureStore
 from positively.labels import LabelTable
 from positively.losses import assume_negative
 from positively.models import create_classifier
-from positively.training.runtime import keep_freed_memory
 
 IMAGES, BATCH, CLASSES = 64, 16, 80
 

@@ -9,7 +9,7 @@ import sys
 PROGRAM = """
 import sys, time, torch
 from positively.models import create_classifier
-from positively.training.runtime import keep_freed_memory
+from positively.cli.process import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 network = create_classifier("tf_efficientnet_lite0", 80, "none", 224).eval().to(memory_format=torch.channels_last)

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from positively.bench.counts import label_counts, table_2
-from positively.bench.figures import imbalance, save_figure
+from positively.bench.figures import imbalance
 from positively.labels import NEGATIVE, LabelTable
+from positively.report.figures import save_figure
 
 
 def read_packed(path: Path, empty: int) -> LabelTable:

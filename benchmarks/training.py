@@ -10,12 +10,11 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.timing import measure, ratio_table
-from positively.data.loading import ImageDataset, TrainBatchSampler, load
+from positively.data.loading import ImageDataset, TrainBatchSampler, make_loader
 from positively.data.scenes import write_scenes
 from positively.data.transforms import ImageTransform
 from positively.methods import create_method
 from positively.models import create_classifier
-from positively.runs.folder import RunFolder
 from positively.training.config import TrainConfig
 from positively.training.runtime import launch
 from positively.training.trainer import Trainer
@@ -31,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = write_scenes(Path(folder), "train", BATCH * STEPS)
         samples = ImageDataset(table, ImageTransform(SIZE))
-        batches = list(load(samples, TrainBatchSampler(len(table), BATCH, seed=0)))
+        batches = list(make_loader(samples, TrainBatchSampler(len(table), BATCH, seed=0)))
         for backbone in ("positively_tiny", "resnet18"):
 
             def classifier(backbone: str = backbone) -> torch.nn.Module:
@@ -51,7 +50,7 @@ def main() -> None:
                     schedule.step()
 
             loops = {
-                name: Trainer(fabric, config, create_method(name), classifier(), samples, samples, RunFolder(folder))
+                name: Trainer(fabric, config, create_method(name), classifier(), samples, samples)
                 for name in ("assume-negative", "pu-mlc")
             }
 

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,9 @@ def test_every_declared_distribution_is_pinned():
 def test_files_are_written_without_loading_torch():
     program = "import sys, positively.files; assert not {'torch', 'numpy', 'safetensors'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_a_benchmark_can_be_imported(path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    assert import_module(f"benchmarks.{path.stem}")
