@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
@@ -24,10 +25,31 @@ Depth = Literal["probe", "tail", "finetune"]
 """How much of the network learns: the head, the last stages with it, or (some of) the whole network."""
 
 
-class FrozenModulesMixin(nn.Module):
-    """A network of which the frozen parts stay in eval mode while it trains."""
+class Trainable(nn.Module, ABC):
+    """What a method trains: inputs → feature map → head → logits B×classes, at once or in two halves.
+
+    Parts that are frozen stay in eval mode while it trains.
+    """
 
     freeze_batchnorm: bool
+    head: Head
+
+    @abstractmethod
+    def _feature_map(self, inputs: Tensor) -> Tensor:
+        """What the head takes of a batch of inputs: images, or stored features."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return logits B×classes."""
+        logits: Tensor = self.head(self._feature_map(inputs))
+        return logits
+
+    def forward_features(self, inputs: Tensor) -> Tensor:
+        """What the head classifies, B×D or B×classes×D; ``forward_head`` of it gives the logits of ``forward``."""
+        return self.head.embed(self._feature_map(inputs))
+
+    def forward_head(self, embedding: Tensor) -> Tensor:
+        """Logits of what :meth:`forward_features` gave."""
+        return self.head.classify(embedding)
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, except for what is frozen."""
@@ -39,7 +61,7 @@ class FrozenModulesMixin(nn.Module):
         return self
 
 
-class Classifier(FrozenModulesMixin):
+class Classifier(Trainable):
     """A backbone and a head.
 
     Shapes: input B×3×H×W pixels, as bytes or as numbers in [0, 1]; output B×classes logits. The classifier normalises
@@ -79,10 +101,8 @@ class Classifier(FrozenModulesMixin):
             # A function, not a bound method: a copy of the tail (averaged weights) is no copy of the backbone.
             self._parts = first, Tail(last, head, freeze_batchnorm, lambda features: backbone.as_map(features))
         elif depth == "probe":
-            self._parts = (
-                backbone,
-                Tail(None, head, freeze_batchnorm=False),
-            )  # a head that learns alone takes statistics
+            # A head that learns alone takes statistics.
+            self._parts = backbone, Tail(None, head, freeze_batchnorm=False)
         self._feature_key = f"stage -{learn_stages}" if depth == "tail" else head.feature_key
         # Not in the state dict: they are facts of the backbone, and only have to follow it to its device.
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
@@ -93,19 +113,6 @@ class Classifier(FrozenModulesMixin):
     def backbone_learns(self) -> bool:
         """Whether any parameter of the backbone is to be trained."""
         return any(parameter.requires_grad for parameter in self.backbone.parameters())
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return logits B×classes of images B×3×H×W, bytes or numbers in [0, 1]."""
-        logits: Tensor = self.head(self._feature_map(images))
-        return logits
-
-    def forward_features(self, images: Tensor) -> Tensor:
-        """What the head classifies, B×D or B×classes×D; ``forward_head`` of it gives the logits of ``forward``."""
-        return self.head.embed(self._feature_map(images))
-
-    def forward_head(self, embedding: Tensor) -> Tensor:
-        """Logits of what :meth:`forward_features` gave."""
-        return self.head.classify(embedding)
 
     def features(self, images: Tensor) -> Tensor:
         """Return what can be kept of images; ``trainable(features)`` gives the logits of ``forward``.
@@ -120,10 +127,7 @@ class Classifier(FrozenModulesMixin):
 
     @property
     def trainable(self) -> Trainable:
-        """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'.
-
-        Like the classifier it offers ``forward_features`` and ``forward_head`` beside ``forward``.
-        """
+        """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'."""
         return self if self._parts is None else self._parts[1]
 
     @property
@@ -135,13 +139,13 @@ class Classifier(FrozenModulesMixin):
         pixels = images.float() / 255 if images.dtype == torch.uint8 else images
         return ((pixels - self.mean) / self.std).to(self.mean.dtype)
 
-    def _feature_map(self, images: Tensor) -> Tensor:
+    def _feature_map(self, inputs: Tensor) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.backbone_learns):
-            feature_map: Tensor = self.backbone(self._normalized(images))
+            feature_map: Tensor = self.backbone(self._normalized(inputs))
         return feature_map
 
 
-class Tail(FrozenModulesMixin):
+class Tail(Trainable):
     """The last stages of a backbone, if any, and a head: stored features → logits B×classes."""
 
     def __init__(
@@ -158,26 +162,10 @@ class Tail(FrozenModulesMixin):
         self._as_map = as_map
         self.train(head.training)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Return logits of features that were stored before the first of these stages."""
-        logits: Tensor = self.head(self._feature_map(features))
-        return logits
-
-    def forward_features(self, features: Tensor) -> Tensor:
-        """What the head classifies."""
-        return self.head.embed(self._feature_map(features))
-
-    def forward_head(self, embedding: Tensor) -> Tensor:
-        """Logits of what :meth:`forward_features` gave."""
-        return self.head.classify(embedding)
-
-    def _feature_map(self, features: Tensor) -> Tensor:
+    def _feature_map(self, inputs: Tensor) -> Tensor:
         if self.stages is None or self._as_map is None:
-            return features
-        return self._as_map(self.stages(features))
-
-
-Trainable = Classifier | Tail
+            return inputs
+        return self._as_map(self.stages(inputs))
 
 
 def create_classifier(
