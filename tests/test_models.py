@@ -213,7 +213,7 @@ def test_no_network_names_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", unreachable)
     with pytest.raises(WeightsError) as caught:
         create_backbone("test_resnet")
-    for part in ("'test_resnet'", "Name or service not known", "--weights FILE", "HF_HOME", "--weights none"):
+    for part in ("'test_resnet'", "Name or service not known", "weights='FILE'", "HF_HOME", "weights='none'"):
         assert part in str(caught.value)
 
 
