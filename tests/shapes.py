@@ -64,7 +64,7 @@ def write_weights(folder):
 
 def settings(method, depth, folder, **changes):
     """Configuration under which a method learns the set in seconds."""
-    schedule = {"probe": (20, 3e-2), "tail": (8, 1e-2), "finetune": (12, 1e-2)}[depth]
+    schedule = {"probe": (20, 3e-2), "tail": (8, 1e-2), "finetune": (12, 5e-3)}[depth]
     chosen = {
         "method": method,
         "depth": depth,

@@ -360,10 +360,10 @@ def is_frozen_layer(name: str) -> bool:
 def test_towers_learn_at_448_pixels(tower: tuple[str, Path], head_name: Any, tmp_path: Path) -> None:
     name, weights = tower
     generator = np.random.default_rng(0)
-    files = [f"{index}.png" for index in range(4)]
+    files = [f"{index}.png" for index in range(2)]
     for file in files:
         Image.fromarray(generator.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(tmp_path / file)
-    table = LabelTable.from_positives([str(tmp_path / file) for file in files], ["a", "b", "c"], [[0], [1], [0, 2], []])
+    table = LabelTable.from_positives([str(tmp_path / file) for file in files], ["a", "b", "c"], [[0], [0, 2]])
     config = TrainConfig(
         backbone=name,
         weights=str(weights),

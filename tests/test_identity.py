@@ -1,14 +1,20 @@
 """A bench cell and a resumable run are known by what differs from the defaults: a new option orphans neither."""
 
 import dataclasses
+import json
+import tempfile
 from dataclasses import field, make_dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import positively as po
 from conftest import TINY
+from positively.data.scenes import write_scenes
 from positively.errors import RunError
+from positively.methods import METHODS
+from positively.models import HEADS, head_options
 from positively.training import auto
 from positively.training import identity as module
 from positively.training.auto import resolve
@@ -16,6 +22,7 @@ from positively.training.config import TrainConfig
 from positively.training.identity import SCHEMA, identity
 
 CPU = torch.device("cpu")
+RECORD = Path(__file__).with_name("defaults.json")
 
 
 @pytest.fixture(scope="module")
@@ -72,29 +79,53 @@ def test_what_is_typed_as_it_would_be_chosen_is_the_same_training(tags):
     assert identity(resolve(TrainConfig(**TINY, lr=plain.lr, ema=plain.ema), tags, CPU)) == identity(plain)
 
 
-def test_the_schema_number_is_raised_with_what_is_chosen(tags):
-    """If this fails, a default or an automatic choice changed: raise SCHEMA, and write the new values here."""
-    chosen = {}
-    for depth in ("probe", "tail", "finetune"):
-        config = resolve(TrainConfig(depth=depth, workers=0), tags, CPU)
-        values = dataclasses.asdict(config)
-        chosen[depth] = {name: values[name] for name in ("epochs", "batch_size", "lr", "ema", "start", "options")}
-    assert (SCHEMA, chosen) == (
-        2,
-        {
-            "probe": {
-                **{"epochs": 30, "batch_size": 256, "lr": 1e-3, "ema": 0.0, "start": "prior"},
-                "options": {"gamma": 0.2, "tau": 1.0},
-            },
-            "tail": {**{"epochs": 6, "batch_size": 64, "lr": 3e-4, "ema": 0.0, "start": "default"}, "options": {}},
-            "finetune": {
-                **{"epochs": 20, "batch_size": 64, "lr": 1e-4, "ema": 0.9997, "start": "default"},
-                "options": {},
-            },
-        },
-    )
-    plain = dataclasses.asdict(TrainConfig())
-    assert {name: plain[name] for name in ("weight_decay", "optimizer", "schedule", "warmup", "holdout", "lgconv")} == {
-        **{"weight_decay": 1e-4, "optimizer": "adamw", "schedule": "onecycle", "warmup": 0.2, "holdout": 0.1},
-        "lgconv": False,
+def defaults(tags):
+    """Everything an identity leaves out because it is as it would be if left open."""
+    depths = {depth: resolve(TrainConfig(depth=depth, workers=0), tags, CPU) for depth in ("probe", "tail", "finetune")}
+    random = resolve(TrainConfig(depth="finetune", weights="none", workers=0), tags, CPU)
+    return {
+        "schema": SCHEMA,
+        "config": {name: dataclasses.asdict(config) for name, config in {**depths, "random weights": random}.items()},
+        "methods": {name: dataclasses.asdict(METHODS[name].Options()) for name in METHODS},
+        "heads": {name: dataclasses.asdict(head_options(name)()) for name in HEADS},
     }
+
+
+def recorded_differs(recorded, now, place=""):
+    """Places where what was recorded is another now; what is new is no difference."""
+    if not isinstance(recorded, dict):
+        return [] if recorded == now else [f"{place}: {recorded} (now {now})"]
+    missing = [f"{place}.{name} is gone" for name in recorded if name not in now]
+    return missing + [
+        line
+        for name in recorded
+        if name in now
+        for line in recorded_differs(recorded[name], now[name], f"{place}.{name}")
+    ]
+
+
+def test_the_schema_number_is_raised_with_what_is_chosen(tags):
+    """If this fails, a default or an automatic choice changed its meaning: raise SCHEMA in training/identity.py.
+
+    Then, and when something is added, record anew: ``python tests/test_identity.py``.
+    """
+    recorded = json.loads(RECORD.read_text())
+    now = json.loads(json.dumps(defaults(tags)))
+    assert recorded["schema"] == now["schema"], "record the new defaults"
+    assert recorded_differs(recorded, now) == []
+    for part in ("methods", "heads", "config"):
+        assert {name: set(values) for name, values in recorded[part].items()} == {
+            name: set(values) for name, values in now[part].items()
+        }, "something was added: record it"
+
+
+def test_a_table_is_known_by_what_is_in_its_images(tags):
+    """Photos exported anew under the same names are other photos."""
+    other = dataclasses.replace(tags, hashes=["0" * 32, *tags.hashes[1:]])
+    assert tags.digest() != other.digest()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        write_scenes(Path(name), "train", 32)
+        RECORD.write_text(json.dumps(defaults(po.read(Path(name) / "train.csv", quiet=True)), indent=1) + "\n")

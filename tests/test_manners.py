@@ -1,6 +1,7 @@
 """A library leaves its caller's process as it found it, and speaks the caller's language."""
 
 import ast
+import contextlib
 import logging
 import os
 import re
@@ -61,9 +62,10 @@ def test_messages_are_logged_shown_by_default_and_quiet_on_request(scenes):
         words = [sys.executable, "-c", SPEAKING, str(scenes / "train.csv"), kind]
         return subprocess.run(words, capture_output=True, text=True, check=True)
 
-    assert "32 images, 10 classes" in run("plain").stderr and run("plain").stdout == "read\n"
-    assert run("quiet").stderr == ""
-    assert "MINE positively train.csv" in run("own").stderr and run("own").stderr.count("32 images") == 1
+    plain, quiet, own = run("plain"), run("quiet"), run("own")
+    assert "32 images, 10 classes" in plain.stderr and plain.stdout == "read\n"
+    assert quiet.stderr == ""
+    assert "MINE positively train.csv" in own.stderr and own.stderr.count("32 images") == 1
 
 
 def test_fit_is_quiet_on_request(tags, tmp_path, monkeypatch, capsys):
@@ -72,6 +74,41 @@ def test_fit_is_quiet_on_request(tags, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
     po.fit(tags, out=str(tmp_path / "b"), **TINY | {"epochs": 1})
     assert "Chosen: " in capsys.readouterr().err
+
+
+TERMINAL = """
+import sys
+import positively as po
+settings = dict(backbone="test_resnet", weights="none", image_size=32, depth="finetune", augment="none", epochs=3)
+po.fit(po.read(sys.argv[1], quiet=True), out=sys.argv[2], quiet=sys.argv[3] == "quiet", **settings, batch_size=8)
+"""
+
+
+@pytest.mark.parametrize("kind", ["quiet", "loud"])
+def test_quiet_means_no_progress_bar_in_a_terminal_either(kind, scenes, environment, tmp_path):
+    import pty
+
+    main, child = pty.openpty()
+    words = [sys.executable, "-c", TERMINAL, str(scenes / "train.csv"), str(tmp_path / "run"), kind]
+    process = subprocess.Popen(words, env=environment | {"TERM": "xterm"}, stderr=child, stdout=child)
+    os.close(child)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal is gone when the process is
+        while part := os.read(main, 65536):
+            shown += part
+    assert process.wait() == 0
+    assert (shown == b"") == (kind == "quiet"), shown[-500:]
+
+
+def test_the_command_line_waits_passively_unless_told_otherwise(monkeypatch):
+    program = (
+        "import os, sys\nfrom positively.cli import main\ntry: main(['check', '--help'])\nexcept SystemExit: pass\n"
+        "assert 'torch' not in sys.modules\nprint(os.environ.get('OMP_WAIT_POLICY'), file=sys.stderr)"
+    )
+    plain = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    for given, expected in ((plain, "PASSIVE"), (plain | {"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")):
+        done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
+        assert done.stderr.strip() == expected
 
 
 def test_a_message_names_an_argument_for_python_and_a_flag_for_the_shell(tags, scenes, tmp_path, positively):
@@ -106,6 +143,8 @@ def test_no_error_of_the_package_has_a_flag_written_out():
             {"head": "linear", "head_options": {"poling": "max"}},
             r"Head 'linear' has no option 'poling'; it has pooling",
         ),
+        ({"head_options": {"poling": "max"}}, r"Head 'linear' has no option 'poling'; it has pooling"),
+        ({"lgconv": True, "depth": "probe"}, r"LgConv learns inside the backbone; depth 'probe' keeps it frozen"),
         ({"backbone": "resnet5o"}, r"timm has no model 'resnet5o'. Did you mean"),
         ({"weights": "none.safetensors"}, r"There is no weights file none\.safetensors"),
     ],
@@ -150,3 +189,40 @@ def test_a_loss_refuses_a_negative_gamma():
         losses.pu_mlc(logits, states, gamma=-0.1)
     with pytest.raises(ConfigError, match=r"gamma must be a number at least 0, not -0.1"):
         losses.PUMLC(gamma=-0.1)
+    with pytest.raises(ConfigError, match="tau must be above 0"):
+        losses.pu_mlc(logits, states, tau=0.0)
+
+
+def test_a_loss_says_what_it_takes():
+    logits = torch.zeros(2, 3)
+    with pytest.raises(LabelError, match="not True and False"):
+        losses.pu_mlc(logits, torch.zeros(2, 3, dtype=torch.bool))
+    with pytest.raises(LabelError, match="takes tensors of logits and label states, not Tensor and ndarray"):
+        losses.bce(logits, np.zeros((2, 3)))
+    assert losses.bce(logits, torch.ones(2, 3, dtype=torch.int8)) > 0
+
+
+def test_a_loss_that_is_no_single_number_is_told(tags, tmp_path):
+    from positively.methods import METHODS, Method, register_method
+
+    @register_method("wrong-shape")
+    class WrongShape(Method):
+        def training_step(self, network, inputs, states, step):
+            return {"loss": network(inputs)}
+
+    try:
+        with pytest.raises(
+            ConfigError, match=r"WrongShape: part 'loss' of a loss must be one number, not shape \(8, 10\)"
+        ):
+            po.fit(tags, method="wrong-shape", out=str(tmp_path / "run"), **TINY)
+    finally:
+        METHODS._entries.pop("wrong-shape")
+
+
+def test_a_run_of_a_module_of_ones_own_says_how_it_is_opened(tags, scenes, tmp_path):
+    own = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 5, stride=4), torch.nn.ReLU())
+    run = po.fit(tags, backbone=own, out=str(tmp_path / "run"), epochs=1, image_size=32)
+    photo = scenes / "test" / "00000.png"
+    with pytest.raises(PositivelyError, match=r"module of your own \(Sequential\).*po\.Run\(.*, backbone=module\)"):
+        po.Run(run.path).predict(photo)
+    assert po.Run(run.path, backbone=own).predict(photo)[0].tags == run.predict([photo])[0].tags

@@ -13,12 +13,15 @@ import torch
 from lightning_fabric import Fabric
 from safetensors.torch import load_file
 
+import positively as po
 import shapes
 from conftest import TINY, options
 from positively.errors import ConfigError
-from positively.labels import POSITIVE
+from positively.labels import POSITIVE, LabelTable
+from positively.losses.statistics import batch_mean
 from positively.methods import METHODS, Method, StepContext, create_method, register_method, resolve_options
 from positively.metrics import mean_average_precision
+from positively.models import HEADS, Head, register_head
 from positively.options import describe_options
 from positively.runs.scoring import sigmoid
 from positively.training.auto import resolve
@@ -135,8 +138,9 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("method", STATEFUL)
 def test_a_stateful_method_killed_by_the_system_resumes_bit_for_bit(method, scenes, positively, environment, tmp_path):
-    words = ["train", scenes / "train.csv", *options(TINY | {"epochs": 3, "method": method, "checkpoint_minutes": 0})]
-    positively(*words, "--out", tmp_path / "unbroken")
+    settings = TINY | {"epochs": 3, "method": method, "checkpoint_minutes": 0.0}
+    words = ["train", scenes / "train.csv", *options(settings)]
+    po.fit(po.read(scenes / "train.csv", quiet=True), out=str(tmp_path / "unbroken"), **settings)
     command = [sys.executable, "-c", DYING, *map(str, words), "--out", str(tmp_path / "broken")]
     assert subprocess.run(command, env=environment, capture_output=True).returncode == -signal.SIGKILL
     resumed = positively(*words, "--out", tmp_path / "broken", "--resume", "auto")
@@ -147,6 +151,56 @@ def test_a_stateful_method_killed_by_the_system_resumes_bit_for_bit(method, scen
     assert states[0]["method"].keys() and all(
         torch.equal(tensor, states[1]["method"][name]) for name, tensor in states[0]["method"].items()
     )
+
+
+# Methods of one's own, which use all a method may
+
+
+class Everything(Method):
+    """Uses all a method may: own parameters, rows, streams, scores of the training set after an epoch."""
+
+    def setup(self, training):
+        self.offset = torch.nn.Parameter(torch.zeros(len(training.table.classes)))
+        self.register_buffer("scored", torch.zeros(len(training.table), len(training.table.classes)))
+        self.draws = []
+
+    def training_step(self, network, inputs, states, step):
+        self.draws.append((step.generator("one").random(), step.generator("two").random()))
+        assert (step.rows >= 0).all() and len(step.rows) == len(inputs)
+        logits = network.forward_head(network.forward_features(inputs)) + self.offset
+        losses = torch.nn.functional.softplus(-logits * (states * 2 - 1).clamp(-1, 1))
+        return {"loss": batch_mean(losses, "global").sum()}
+
+    def on_epoch_end(self, training):
+        self.scored.copy_(torch.from_numpy(training.score()))
+
+
+class Ridge(Method):
+    """A solver: least squares on the stored features, no steps."""
+
+    is_solver = True
+    depths = ("probe",)
+
+    def solve(self, training):
+        features = torch.from_numpy(np.asarray(training.inputs)).double()
+        known = torch.from_numpy((training.table.states() == 1).astype(np.float64))
+        mean, centre = features.mean(0), known.mean(0)
+        centred = features - mean
+        weight = torch.linalg.solve(centred.T @ centred + torch.eye(features.shape[1]), centred.T @ (known - centre))
+        layer = training.trainable.head.last_layer
+        with torch.no_grad():
+            layer.weight.copy_(10 * weight.T)
+            layer.bias.copy_(10 * (centre - mean @ weight))
+        return {"residual": float((centred @ weight - known + centre).square().mean())}
+
+
+@pytest.fixture
+def registered():
+    register_method("everything")(Everything)
+    register_method("ridge")(Ridge)
+    yield
+    for name in ("everything", "ridge"):
+        del METHODS._entries[name]
 
 
 # Two processes
@@ -170,11 +224,12 @@ def two_processes(place, tables, environment, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("method", OURS)
-def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_processes, tables, fabric, place):
+@pytest.mark.parametrize("method", [*OURS, "everything", "ridge"])
+def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_processes, registered, tables, place):
     from walk_through_methods import CHANGES
 
-    alone = make(tables, Fabric(accelerator="cpu", devices=1, precision="64-true"), place, method, "tail", **CHANGES)
+    engine, depth = Fabric(accelerator="cpu", devices=1, precision="64-true"), METHODS[method].depths[-2:][0]
+    alone = make(tables, engine, place, method, depth, **CHANGES)
     alone.run()
     found = [load_file(two_processes / f"{method}-{kind}-0.safetensors") for kind in ("unbroken", "resumed")]
     other = load_file(two_processes / f"{method}-unbroken-1.safetensors")
@@ -242,52 +297,6 @@ def test_prototypes_are_the_moving_means_of_the_known_positives():
 # The contract itself
 
 
-class Everything(Method):
-    """Uses all a method may: own parameters, rows, streams, scores of the training set after an epoch."""
-
-    def setup(self, training):
-        self.offset = torch.nn.Parameter(torch.zeros(len(training.table.classes)))
-        self.register_buffer("scored", torch.zeros(len(training.table), len(training.table.classes)))
-        self.draws = []
-
-    def training_step(self, network, inputs, states, step):
-        self.draws.append((step.generator("one").random(), step.generator("two").random()))
-        assert (step.rows >= 0).all() and len(step.rows) == len(inputs)
-        logits = network.forward_head(network.forward_features(inputs)) + self.offset
-        return {"loss": torch.nn.functional.softplus(-logits * (states * 2 - 1).clamp(-1, 1)).mean()}
-
-    def on_epoch_end(self, training):
-        self.scored.copy_(torch.from_numpy(training.score()))
-
-
-class Ridge(Method):
-    """A solver: least squares on the stored features, no steps."""
-
-    is_solver = True
-    depths = ("probe",)
-
-    def solve(self, training):
-        features = torch.from_numpy(np.asarray(training.inputs)).double()
-        known = torch.from_numpy((training.table.states() == 1).astype(np.float64))
-        mean, centre = features.mean(0), known.mean(0)
-        centred = features - mean
-        weight = torch.linalg.solve(centred.T @ centred + torch.eye(features.shape[1]), centred.T @ (known - centre))
-        layer = training.trainable.head.last_layer
-        with torch.no_grad():
-            layer.weight.copy_(10 * weight.T)
-            layer.bias.copy_(10 * (centre - mean @ weight))
-        return {"residual": float((centred @ weight - known + centre).square().mean())}
-
-
-@pytest.fixture
-def registered():
-    register_method("everything")(Everything)
-    register_method("ridge")(Ridge)
-    yield
-    for name in ("everything", "ridge"):
-        del METHODS._entries[name]
-
-
 def test_a_method_sees_rows_streams_features_and_its_parameters_learn(registered, tables, fabric, place):
     training = make(tables, fabric, place, "everything", "tail", epochs=2, ema=0.0)
     training.run()
@@ -306,6 +315,9 @@ def test_a_solver_without_steps_fits_the_contract_and_resumes(registered, tables
     again = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None, resume="auto")
     again.run()
     assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(training).items())
+    averaged = make(tables, fabric, place, "ridge", "probe", epochs=None, ema=0.9)  # there are no steps to average
+    averaged.run()
+    assert quality(averaged, tables[1]) > shapes.LEARNED
     with pytest.raises(ConfigError, match=r"'ridge' does not work at depth 'tail'. Pass depth='probe'"):
         make(tables, fabric, place, "ridge", "tail")
 
@@ -342,3 +354,63 @@ def test_the_prior_of_a_risk_is_the_known_frequency_over_the_label_frequency(tab
     training = make(tables, fabric, place, "upu", "probe", options={"label_frequency": 0.5})
     expected = training.train.counts(POSITIVE) / len(training.train) / 0.5
     np.testing.assert_allclose(training.trainer.method.loss.prior, expected, rtol=1e-6)
+
+
+# Many trainings from one place
+
+
+class Bare(Head):
+    """A head whose weights nobody resets: a parameter of its own, and no layer."""
+
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(channels, classes) / channels**0.5)
+
+    def forward(self, features):
+        return (features.amax((2, 3)) if features.ndim == 4 else features) @ self.weight
+
+
+def test_a_training_never_starts_from_the_head_of_the_one_before(tables, fabric, place):
+    """A bench shares frozen networks between cells; the head of the last cell came along."""
+    register_head("bare")(Bare)
+    try:
+        config = resolve(
+            shapes.settings("bce", "probe", place, head="bare", head_options={}, epochs=2),
+            tables[0],
+            torch.device("cpu"),
+        )
+        networks, starts, ends = Networks(fabric), [], []
+        for source in (networks, networks, Networks(fabric)):
+            training = Training(tables[0], config, fabric, source, verbose=False)
+            starts.append(training.classifier.head.weight.detach().clone())
+            training.run()
+            ends.append(training.classifier.head.weight.detach().clone())
+        assert torch.equal(starts[0], starts[1]) and torch.equal(starts[0], starts[2])
+        assert torch.equal(ends[0], ends[1]) and not torch.equal(starts[0], ends[0])
+    finally:
+        HEADS._entries.pop("bare")
+
+
+def test_images_of_the_same_name_in_another_folder_have_their_own_features(tables, fabric, place, tmp_path):
+    """Features were remembered by the names of the files: a test set with the names of train scored train's."""
+    train, test = tables
+    names = [f"{index}.png" for index in range(100)]
+    for folder, table in (("a", train), ("b", test)):
+        (tmp_path / folder).mkdir()
+        for name, path in zip(names, table.paths[:100], strict=True):
+            (tmp_path / folder / name).write_bytes(path.read_bytes())
+    one, other = (
+        LabelTable(names, table.classes, table.offsets[:100], table.blank, tmp_path / folder)
+        for folder, table in (("a", train), ("b", test))
+    )
+    config = resolve(shapes.settings("bce", "probe", place, holdout=0.0), one, torch.device("cpu"))
+    training = Training(one, config, fabric, Networks(fabric), verbose=False)
+    training.run()
+    assert quality(training, other) > shapes.LEARNED
+
+
+def test_a_method_that_can_use_negatives_but_does_not_need_them_takes_both_kinds_of_table(tables, fabric, place):
+    for name in STATEFUL:
+        assert create_method(name).uses_negatives and not create_method(name).needs_negatives
+        assert not make(tables, fabric, place, name, "probe", positives_only=True).train.has_negatives
+        assert make(tables, fabric, place, name, "probe", positives_only=False).train.has_negatives

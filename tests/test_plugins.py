@@ -42,10 +42,8 @@ def test_the_page_trains_and_is_used_as_it_stands(plugin, scenes, positively, tm
     without = positively("predict", tmp_path / "loss", photo, check=False)
     assert without.returncode == 2 and "There is no head 'two-layers'" in without.stderr
     assert "--plugin FILE" in without.stderr
-    listed = positively("check", "--plugin", plugin, "--method", "self-training").stdout
-    assert "weight" in listed and "came to believe in" in listed
-    listed = positively("check", "--plugin", plugin, "--head", "two-layers").stdout
-    assert "width" in listed
+    listed = positively("check", "--plugin", plugin, "--method", "self-training", "--head", "two-layers").stdout
+    assert "weight" in listed and "came to believe in" in listed and "width" in listed
 
 
 def test_they_are_benched_by_name(plugin, tmp_path, positively):

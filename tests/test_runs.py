@@ -285,3 +285,13 @@ def test_two_processes_score_an_odd_number_of_images_as_one_would(tmp_path):
         logits, met = torch.load(tmp_path / f"found.{rank}", weights_only=True)
         assert torch.equal(logits, expected) and met == share
     assert torch.equal(torch.load(tmp_path / "alone", weights_only=True), expected)
+
+
+def test_somebody_elses_config_yaml_makes_no_run(tmp_path):
+    """A folder of another program was taken for a run, and resuming would have overwritten its files."""
+    for name in ("config.yaml", "config.json", "README.md"):
+        (tmp_path / name).write_text("theirs")
+    for resume in (False, True):
+        with pytest.raises(RunError, match="holds files that are no run"):
+            RunFolder.open(tmp_path, "tags", resume=resume)
+    assert (tmp_path / "config.yaml").read_text() == "theirs"

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 from safetensors.torch import save_file
 
 # 31 images a batch: one process has 16 of them, the other 15.
@@ -15,12 +14,15 @@ CHANGES = {"epochs": 2, "batch_size": 31, "checkpoint_minutes": 0.0, "freeze_bat
 def main(place, out):
     import shapes
     from positively import distributed
-    from positively.methods import METHODS
+    from positively.methods import METHODS, register_method
+    from positively.training.config import TrainConfig
+    from positively.training.runtime import launch
     from positively.training.trainer import Trainer
-    from test_methods import Killed, Memory, make, weights
+    from test_methods import Everything, Killed, Memory, Ridge, make, weights
 
-    fabric = Fabric(accelerator="cpu", devices=2, precision="64-true", strategy="ddp")
-    fabric.launch()
+    fabric = launch(TrainConfig(accelerator="cpu", devices=2, precision="64-true"))
+    register_method("everything")(Everything)
+    register_method("ridge")(Ridge)
     table, learn = shapes.read_shapes(place, "train"), Trainer._learn
 
     def learn_and_die(self, batch):
@@ -29,18 +31,19 @@ def main(place, out):
             raise Killed  # on both processes, as in a power cut; the last checkpoint is that of step 2
 
     for method in METHODS:
+        depth = METHODS[method].depths[-2:][0]  # the solver at its own depth, the others at the tail
         for kind in ("unbroken", "resumed"):
             store = Memory()
-            if kind == "resumed":
+            if kind == "resumed" and not METHODS[method].is_solver:
                 Trainer._learn = learn_and_die
                 with pytest.raises(Killed):
-                    make((table,), fabric, place, method, "tail", store, **CHANGES).run()
+                    make((table,), fabric, place, method, depth, store, **CHANGES).run()
                 Trainer._learn = learn
                 store.saved = distributed.broadcast(store.saved)
                 if method == "prototype" and fabric.is_global_zero:
                     (out / "prototype.checkpoint").write_bytes(store.saved)
-            training = make((table,), fabric, place, method, "tail", store, resume="auto", **CHANGES)
-            assert training.resumed == (kind == "resumed")
+            training = make((table,), fabric, place, method, depth, store, resume="auto", **CHANGES)
+            assert training.resumed == (kind == "resumed" and not METHODS[method].is_solver)
             training.run()
             state = {name: tensor.contiguous().clone() for name, tensor in weights(training).items()}
             save_file(state, out / f"{method}-{kind}-{fabric.global_rank}.safetensors")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from positively.errors import PositivelyError, RunError
+
+Result = TypeVar("Result")
 
 # One exchange may wait for the slowest process: a checkpoint to a slow disk, a segment of features.
 _PATIENCE = timedelta(hours=2)
@@ -73,6 +78,34 @@ def gather(value: Any) -> list[Any]:
     if is_distributed():
         dist.all_gather_object(values, value, group=_control_group(dist.group.WORLD))
     return values
+
+
+def agree(work: Callable[[], Result], alone: bool = False) -> Result:
+    """Do a piece of work on every process; if it fails on one of them, all raise.
+
+    The one that failed raises its own error, the others a :class:`RunError` that repeats it. ``alone`` asks nobody.
+    """
+    if alone or not is_distributed():
+        return work()
+    failure: BaseException | None = None
+    try:
+        result = work()
+    except BaseException as error:  # also Ctrl-C: the others have to hear of it
+        failure = error
+    (failed,) = any_process(failure is not None)
+    if not failed:
+        return result
+    messages = gather(_message(failure))
+    if failure is not None:
+        raise failure  # with its own traceback
+    process, message = next((number, text) for number, text in enumerate(messages) if text)
+    raise RunError(f"Process {process} of {len(messages)} failed: {message}")
+
+
+def _message(failure: BaseException | None) -> str:
+    if failure is None:
+        return ""
+    return failure.message if isinstance(failure, PositivelyError) else repr(failure)
 
 
 def gather_rows(rows: Tensor) -> Tensor:

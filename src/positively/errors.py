@@ -105,6 +105,11 @@ def and_more(items: Sequence[object], shown: int = 5) -> str:
     >>> and_more(["a", "b", "c"], shown=2)
     'a, b (1 more)'
     """
-    listed = ", ".join(str(item) for item in items[:shown])
+    listed = ", ".join(_shortened(str(item)) for item in items[:shown])
     rest = len(items) - shown
     return f"{listed} ({rest} more)" if rest > 0 else listed
+
+
+def _shortened(text: str, longest: int = 160) -> str:
+    """A text that does not flood a message: its beginning and its end."""
+    return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 4 :]}"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from positively.errors import LabelError, and_more
+from positively.randomness import random_stream
 
 States = npt.NDArray[np.int8]
 
@@ -120,9 +121,10 @@ class LabelTable:
         return f"LabelTable({len(self):,} images × {len(self.classes):,} classes: {known})"
 
     def digest(self) -> str:
-        """Short name of the table's contents: images, classes and states."""
+        """Short name of the table's contents: images (what is in them, once they were read), classes and states."""
         code = hashlib.blake2b(repr((int(self.blank), self.classes)).encode(), digest_size=6)
         code.update("\0".join(self.images).encode("utf-8", "surrogateescape"))
+        code.update("".join(self.hashes or ()).encode())
         matrix = self.offsets.sorted_indices()
         for part in (matrix.indptr, matrix.indices, matrix.data):
             code.update(part.tobytes())
@@ -257,7 +259,7 @@ class LabelTable:
             raise LabelError(f"{self.source} has no negative labels, so that no positive can be flipped to one.")
         flipped = self.offsets.sorted_indices()
         is_positive = flipped.data == POSITIVE - self.blank
-        draws = np.random.default_rng([seed, 0x666C6970]).random(int(is_positive.sum()))
+        draws = random_stream("flip", seed).random(int(is_positive.sum()))
         flipped.data[np.flatnonzero(is_positive)[draws < share]] = NEGATIVE - self.blank
         flipped.eliminate_zeros()
         return replace(self, offsets=flipped)
@@ -271,7 +273,7 @@ class LabelTable:
         """
         positives = self.positives().sorted_indices()
         counts = np.diff(positives.indptr)
-        draws = np.random.default_rng([seed, 0x6F6E65]).random(len(self))
+        draws = random_stream("one", seed).random(len(self))
         chosen = positives.indices[(positives.indptr[:-1] + (draws * counts).astype(np.int64))[counts > 0]]
         starts = np.concatenate([[0], np.cumsum(counts > 0)]).astype(np.int32)
         single = sparse.csr_array((np.ones(len(chosen), dtype=np.int8), chosen, starts), shape=positives.shape)

@@ -44,6 +44,11 @@ class _ConsoleHandler(logging.Handler):
         console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def is_shown() -> bool:
+    """Whether messages go to our console, where a progress bar may stand too."""
+    return any(isinstance(handler, _ConsoleHandler) for handler in logger.handlers)
+
+
 @contextmanager
 def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
     """Show our messages while the block runs, unless the program has a handler for them already.
@@ -54,6 +59,16 @@ def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
             takes them.
     """
     has_own = any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers)
+    ours = [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]
+    if quiet and ours:  # a quiet step inside one that is shown
+        for handler in ours:
+            logger.removeHandler(handler)
+        try:
+            yield
+        finally:
+            for handler in ours:
+                logger.addHandler(handler)
+        return
     is_set_up = not shell and (has_own or bool(logging.getLogger().handlers))
     if quiet or is_set_up or not is_first_process():
         yield

@@ -131,13 +131,14 @@ class Run:
 
     def predict(
         self,
-        images: Sequence[str | Path],
+        images: str | Path | Sequence[str | Path],
         *,
         top: int | None = None,
         skip_broken: bool = False,
         workers: int = 0,
     ) -> list[Prediction]:
-        """Tags of images: those whose score reaches their threshold, or the ``top`` best, best first."""
+        """Tags of images (or of one): those whose score reaches their threshold, or the ``top`` best, best first."""
+        images = [images] if isinstance(images, str | Path) else images
         return list(self.stream(images, top=top, skip_broken=skip_broken, workers=workers))
 
     def stream(

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from zlib import crc32
 
 from positively.errors import ConfigError, option
 
@@ -82,7 +83,9 @@ def load_plugin(file: str) -> None:
     path = Path(file).expanduser()
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"{option('plugin', file)}: there is no such Python file.")
-    spec = spec_from_file_location(f"positively_plugin_{path.stem}", path.resolve())
+    place = path.resolve()
+    name = f"positively_plugin_{path.stem}_{crc32(str(place).encode()):08x}"  # two files may have one name
+    spec = spec_from_file_location(name, place)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses and help texts look for it

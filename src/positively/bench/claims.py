@@ -142,7 +142,9 @@ def compare(
 
 def _value(result: Result, measure: str) -> float | None:
     key, _, epoch = measure.partition("@")
-    return result.history[int(epoch)].get(key) if epoch else result.test.get(key)
+    if not epoch:
+        return result.test.get(key)
+    return result.history[int(epoch)].get(key) if result.history else None  # a cell that diverged has none
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from positively.data.options import ReadOptions
-from positively.data.overlap import refuse_overlap
+from positively.data.overlap import refuse_overlap, with_hashes
 from positively.data.reading import read_labels
 from positively.errors import TableError
 from positively.labels import LabelTable
@@ -63,6 +63,7 @@ def read_dataset(place: str | Path, options: ReadOptions) -> Dataset:
         train, test, notes = _read_parts(place, options, *(("trainval", "test") if has_test else ("train", "val")))
     if not test.has_negatives:
         raise TableError(f"{place}: the test labels have no negatives, so that nothing can be scored.")
+    train, test = with_hashes(train), with_hashes(test)
     refuse_overlap({"the training part": train, "the test part": test})
     family = _family(train.classes)
     year = "2012" if "VOC2012" in str(train.root) else "2007"

@@ -135,6 +135,7 @@ class Bench:
             self._train(job, path)
         except DivergedError as error:
             logger.warning(f"{job.cell.name}: {error.message}")
+            shutil.rmtree(self._work(path), ignore_errors=True)
             write_result(path, self._result(job, job.config, failure=in_python(error.message)))
         except InterruptedRunError:
             raise InterruptedRunError(f"Stopped in {job.cell.name}. The same command goes on.") from None
@@ -145,7 +146,7 @@ class Bench:
         start, rate, tried = self._choice(job)
         config = replace(job.config, start=start, lr=rate)
         # A head is trained in seconds; what takes longer goes on where it was killed.
-        work = None if config.depth == "probe" else self.out / "work" / path.stem
+        work = None if config.depth == "probe" else self._work(path)
         outcome = runner.train(config, work=work)
         assert outcome.test_logits is not None
         scores: dict[str, npt.NDArray[Any]] = {"logits": outcome.test_logits, "thresholds": outcome.thresholds}
@@ -164,6 +165,9 @@ class Bench:
         write_result(path, result)
         if work:
             shutil.rmtree(work, ignore_errors=True)
+
+    def _work(self, path: Path) -> Path:
+        return self.out / "work" / path.stem
 
     def _result(self, job: Job, config: TrainConfig, **found: Any) -> Result:
         return Result(

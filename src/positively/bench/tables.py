@@ -187,7 +187,7 @@ def _family(results: Sequence[Result]) -> str:
 def _what_ran(results: Sequence[Result]) -> str:
     # How many images a stratified holdout leaves to train on differs a little from seed to seed.
     images: dict[tuple[str, int], set[int]] = {}
-    for result in results:
+    for result in (result for result in results if not result.failure):
         images.setdefault((result.backbone, result.image_size), set()).add(result.labels.get("images", 0))
     ran = []
     for (backbone, size), counts in sorted(images.items()):

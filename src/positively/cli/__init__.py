@@ -62,5 +62,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
+        way_on = " What was computed is stored; the same command goes on." if verb in ("train", "bench", "demo") else ""
+        print(f"Stopped.{way_on}", file=sys.stderr)
         return 130

@@ -62,8 +62,10 @@ def main(arguments: list[str]) -> int:
     from positively.bench.suite import read_suite
     from positively.errors import ConfigError, option
     from positively.logs import logger
+    from positively.models import find_backbone
     from positively.registry import load_plugin
     from positively.report.page import write_report
+    from positively.training.auto import check_config
     from positively.training.runtime import launch
 
     began, options = time.perf_counter(), take(BenchOptions, values)
@@ -79,6 +81,9 @@ def main(arguments: list[str]) -> int:
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
     config = replace(take(TrainConfig, values), out=None, devices=1)
+    check_config(config)
+    if config.backbone != "auto":
+        find_backbone(config.backbone)
     fabric = launch(config)
     datasets = []
     for place in values.data:

@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
         _show(test.notes)
         problems, parts = problems + test.problems, parts | _parts(option("test", values.test), test.table, whole=True)
     overlap = find_overlap(parts)
-    if len(parts) > 1 and not overlap:
+    if len(parts) > 1 and not any(problem.stops_training for problem in problems + overlap):
         _show([f"No image stands in two of: {', '.join(parts)}."])
     _tell_problems(problems + overlap)
     if out:

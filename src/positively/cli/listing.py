@@ -15,6 +15,10 @@ def list_method(name: str, plugin: str | None) -> None:
     if plugin:
         load_plugin(plugin)
     _list(f"method {name}", "--options", METHODS[name].Options)
+    for depth in METHODS[name].depths:
+        chosen = ", ".join(f"{option} {value}" for option, value in METHODS[name].defaults(depth, {}).items())
+        if chosen:
+            print(f"Default at depth {depth}: {chosen}.")
 
 
 def list_head(name: str, plugin: str | None) -> None:

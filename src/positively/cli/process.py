@@ -15,8 +15,9 @@ def prepare_process() -> None:
 def wait_passively() -> None:
     """Let idle threads of a parallel region sleep, in place of spinning on a core that another process could use.
 
-    Beside another busy process this makes two-thread inference several times faster, and alone it costs next to
-    nothing (``python -m benchmarks.busy``). A setting of the user's own stays.
+    Beside another busy process this makes inference and training about one and a half times as fast, alone it costs up
+    to a fifth (``python -m benchmarks.busy``): most machines have something else to do. A setting of the user's own
+    stays.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -32,6 +32,7 @@ def main(arguments: list[str]) -> int:
     from positively.logs import logger
     from positively.models import find_backbone
     from positively.registry import load_plugin
+    from positively.runs.folder import RunFolder
     from positively.training.auto import check_config
     from positively.training.fit import train
     from positively.training.runtime import launch
@@ -45,6 +46,8 @@ def main(arguments: list[str]) -> int:
     check_config(config)
     if config.backbone != "auto":
         find_backbone(config.backbone)
+    if config.out is not None:
+        RunFolder(config.out).refuse_others(resume=config.resume == "auto")
     fabric = launch(config)
     # One process looks at the images, all of them get what it found.
     table, problem = None, None
@@ -53,9 +56,9 @@ def main(arguments: list[str]) -> int:
             table, notes = read_labels(values.table, reading)
             logger.info("\n".join(notes))
         except PositivelyError as error:
-            problem = error
+            problem = error.message
     table, problem = broadcast((table, problem))
     if problem is not None:
-        raise problem
+        raise PositivelyError(problem)
     train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})
     return 0

@@ -145,4 +145,4 @@ def _tell_parts(table: LabelTable) -> list[str]:
         )
     counts = table.counts(POSITIVE)
     rarest = [f"'{table.classes[i]}' {counts[i]:,}" for i in np.argsort(counts, kind="stable") if counts[i]][:5]
-    return [*told, f"Rarest classes: {', '.join(rarest)}."]
+    return [*told, f"Rarest classes: {and_more(rarest)}."]

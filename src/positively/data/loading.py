@@ -19,17 +19,13 @@ from torch.utils.data import DataLoader, Dataset
 from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, ImageError, option
 from positively.labels import LabelTable
+from positively.randomness import random_stream
 
 # Label tables up to this size are made dense once, where batches are asked for thousands of times.
 _DENSE_ENTRIES = 100_000_000
 
 Key = tuple[int, int]
 """Epoch and row of one sample."""
-
-
-def random_stream(seed: int, epoch: int, *row: int) -> np.random.Generator:
-    """The random numbers of one purpose: (seed, epoch) orders an epoch, (seed, epoch, row) augments one image of it."""
-    return np.random.default_rng([seed, epoch, *row])
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class TrainBatchSampler:
         return max(self.rows // self.batch_size, 1) - self.skip
 
     def __iter__(self) -> Iterator[list[Key]]:
-        order = random_stream(self.seed, self.epoch).permutation(self.rows)
+        order = random_stream("order", self.seed, self.epoch).permutation(self.rows)
         # Fewer images than two for each process: begin again from the first.
         order = np.resize(order, max(self.rows, self.batch_size))
         for step in range(self.skip, self.skip + len(self)):
@@ -114,7 +110,7 @@ class ImageDataset(Dataset[Any]):
     def pixels(self, epoch: int, row: int) -> npt.NDArray[np.uint8]:
         """Pixels of one image as this epoch sees it."""
         path = self.table.root / self.table.images[row]
-        generator = None if epoch < 0 else random_stream(self.seed, epoch, row)
+        generator = None if epoch < 0 else random_stream("augment", self.seed, epoch, row)
         try:
             return self.transform(path, generator)
         except ImageError as error:

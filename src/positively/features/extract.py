@@ -16,8 +16,9 @@ from positively import distributed
 from positively.data.loading import FeatureRows, ImageDataset, SequentialBatchSampler, make_loader
 from positively.data.overlap import image_hashes
 from positively.data.transforms import ImageTransform
+from positively.distributed import agree
 from positively.features.fingerprint import fingerprint
-from positively.features.sharing import agree, processes_at
+from positively.features.sharing import processes_at
 from positively.features.store import FeatureStore, default_store
 from positively.labels import LabelTable
 from positively.models.classifier import Classifier

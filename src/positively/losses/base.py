@@ -31,7 +31,12 @@ def check_inputs(logits: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_shapes(logits: Tensor, states: Tensor) -> None:
-    """Raise unless both are N×C."""
+    """Raise unless both are tensors N×C."""
+    if not isinstance(logits, Tensor) or not isinstance(states, Tensor):
+        kinds = f"{type(logits).__name__} and {type(states).__name__}"
+        raise LabelError(f"A loss takes tensors of logits and label states, not {kinds}.")
+    if states.dtype == torch.bool:
+        raise LabelError("Label states are the numbers +1, 0 (unknown) and -1 (negative), not True and False.")
     if logits.ndim != 2 or logits.shape != states.shape:
         raise LabelError(
             f"A loss takes logits and label states of one shape, images × classes; "
@@ -54,6 +59,8 @@ class LossModule(nn.Module):
     function: ClassVar[Callable[..., Tensor]]
     uses_negatives: ClassVar[bool] = False
     """Whether a known negative is treated otherwise than an unknown label."""
+    needs_negatives: ClassVar[bool] = False
+    """Whether there is nothing to learn without known negatives."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ class BCE(LossModule):
     """Module over :func:`bce`."""
 
     function = staticmethod(bce)
-    uses_negatives = True
+    uses_negatives = needs_negatives = True
 
 
 class AssumeNegative(LossModule):

@@ -19,7 +19,7 @@ LOSSES.register("bce")(BCE)
 LOSSES.register("assume-negative")(AssumeNegative)
 
 
-def register_loss(name: str, *, uses_negatives: bool = False) -> Callable[[Any], Any]:
+def register_loss(name: str, *, uses_negatives: bool = False, needs_negatives: bool = False) -> Callable[[Any], Any]:
     """Decorator for a loss of one's own, a function (logits, states, *, options) or a :class:`LossModule`.
 
     It can then be trained by its name, as a method.
@@ -28,8 +28,14 @@ def register_loss(name: str, *, uses_negatives: bool = False) -> Callable[[Any],
     def add(loss: Any) -> Any:
         module = loss
         if not isinstance(loss, type):
-            members = {"function": staticmethod(loss), "uses_negatives": uses_negatives, "__module__": loss.__module__}
-            module = type(loss.__name__, (LossModule,), {**members, "__doc__": loss.__doc__})
+            members = {
+                "function": staticmethod(loss),
+                "uses_negatives": uses_negatives,
+                "needs_negatives": needs_negatives,
+                "__module__": loss.__module__,
+                "__doc__": loss.__doc__,
+            }
+            module = type(loss.__name__, (LossModule,), members)
         LOSSES.register(name)(module)
         return loss
 

@@ -87,8 +87,10 @@ def pu_mlc(
     -0.9526
     """
     logits, states = check_inputs(logits, states)
-    if gamma < 0 or (tau is not None and tau <= 0):
-        raise ConfigError(f"gamma must be at least 0 and tau above 0, not {gamma} and {tau}.")
+    if gamma < 0:
+        raise ConfigError(f"gamma must be at least 0, not {gamma}.")
+    if tau is not None and tau <= 0:
+        raise ConfigError(f"tau must be above 0, not {tau}.")
     positive = states == 1
 
     temperature: Tensor | float = tau if tau is not None else 1.0

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from positively.distributed import gather_rows
 from positively.labels import LabelTable
 from positively.models import Depth
+from positively.randomness import random_stream
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class StepContext:
 
     def generator(self, stream: str) -> np.random.Generator:
         """Numpy generator of this step for one purpose, its name: two purposes never share a draw."""
-        return np.random.default_rng([self.seed, self.epoch, self.step, int.from_bytes(stream.encode(), "big")])
+        return random_stream(stream, self.seed, self.epoch, self.step)
 
     def gather(self, values: Tensor) -> Tensor:
         """Values of the whole batch, one row an image, without gradient: this process's alone if there is no other.
@@ -86,6 +87,11 @@ class Method(nn.Module):
     @property
     def uses_negatives(self) -> bool:
         """Whether known negatives teach this method anything."""
+        return False
+
+    @property
+    def needs_negatives(self) -> bool:
+        """Whether it learns nothing without known negatives."""
         return False
 
     @classmethod

@@ -36,6 +36,11 @@ class LargeLossPermanent(Method):
     Options = LargeLossOptions
     corrected: Tensor
 
+    @property
+    def uses_negatives(self) -> bool:
+        """A known negative is never taken for positive."""
+        return True
+
     def setup(self, training: TrainingContext) -> None:
         """Make the memory: nothing is corrected yet."""
         table = training.table

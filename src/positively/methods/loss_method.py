@@ -33,6 +33,11 @@ class LossMethod(Method):
         """Whether the loss tells a known negative from an unknown label."""
         return LOSSES[self.loss_name].uses_negatives
 
+    @property
+    def needs_negatives(self) -> bool:
+        """Whether the loss is nothing without known negatives."""
+        return LOSSES[self.loss_name].needs_negatives
+
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """The loss of one step."""
         return {"loss": self.loss(network(inputs), states)}

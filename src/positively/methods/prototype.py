@@ -42,6 +42,11 @@ class PrototypeMethod(Method):
     closeness: Tensor
     seen: Tensor
 
+    @property
+    def uses_negatives(self) -> bool:
+        """A known negative is never left out."""
+        return True
+
     def setup(self, training: TrainingContext) -> None:
         """Make the prototypes; nothing was seen of any class yet."""
         classes = len(training.table.classes)

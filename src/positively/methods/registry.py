@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from positively.errors import ConfigError
 from positively.losses import LOSSES
 from positively.methods.base import Method
 from positively.methods.large_loss import LargeLossPermanent
@@ -17,9 +18,18 @@ from positively.models import Depth
 from positively.options import changed_options, check_options, kinds_of, make_options
 from positively.registry import Registry
 
+_OURS = ("pu-mlc", "vpu", "upu", "nnpu")
+"""Losses with a method of ours that does more than minimise them."""
+
 
 class MethodRegistry(Registry[type[Method]]):
     """Methods by name; a loss without a method of its own is one that minimises it."""
+
+    def register(self, name: str) -> Callable[[Any], Any]:
+        """As for any registry; the name of a loss is taken, unless by the methods that come with it."""
+        if name in LOSSES and name not in _OURS:
+            raise ConfigError(f"There is a loss '{name}', which is a method already. Take another name.")
+        return super().register(name)
 
     def __getitem__(self, name: str) -> type[Method]:
         return _method_of_loss(name) if not super().__contains__(name) and name in LOSSES else super().__getitem__(name)

@@ -62,20 +62,25 @@ class RunFolder:
         folder = cls(path)
         folder._made = made
         try:
-            if not made and not folder._is_free() and not folder._holds_run():
-                raise RunError(
-                    f"{folder.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}."
-                )
+            folder.refuse_others(resume=True)  # no lock is left among somebody else's files
             folder._lock = lock_folder(folder.path)
-            if folder._holds_run() and not resume:
-                raise RunError(
-                    f"{folder.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
-                    f"folder with {option('out', 'DIR')}."
-                )
+            folder.refuse_others(resume)
         except BaseException:
             folder.close()
             raise
         return folder
+
+    def refuse_others(self, resume: bool) -> None:
+        """Raise if the folder holds anybody else's files, or a run that is not to be resumed."""
+        if not self.path.exists():
+            return
+        if not self._holds_run() and not self._is_free():
+            raise RunError(f"{self.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}.")
+        if self._holds_run() and not resume:
+            raise RunError(
+                f"{self.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
+                f"folder with {option('out', 'DIR')}."
+            )
 
     def close(self) -> None:
         """Give the folder free. If this start made it and left nothing in it, it goes, with the parents made for it."""
@@ -100,7 +105,8 @@ class RunFolder:
         return all(path.is_dir() or path.name == LOCK or is_temporary(path) for path in self.path.rglob("*"))
 
     def _holds_run(self) -> bool:
-        return self.config.exists() or self.checkpoint.exists()
+        """Other programs have a config.yaml too; only a run has both of these."""
+        return self.checkpoint.exists() or (self.config.exists() and self.environment.exists())
 
     @property
     def is_finished(self) -> bool:
@@ -110,8 +116,8 @@ class RunFolder:
     def write_config(self, settings: Mapping[str, Any]) -> None:
         """Write the whole effective configuration, as the option ``config`` takes it, and what it ran on."""
         text = yaml.safe_dump({**settings, "out": str(self.path)}, sort_keys=False, allow_unicode=True)
-        write_text(self.config, text)
         write_json(self.environment, environment())
+        write_text(self.config, text)
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
         """Write one row an epoch."""

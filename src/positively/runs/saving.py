@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import timm
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -85,6 +86,11 @@ def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.
         raise RunError(
             f"{folder.weights} is damaged, or was altered after the run was saved: its digest is not the one in "
             f"{folder.model}. Put it back, or train the run again, with {again} it is quick."
+        )
+    if backbone is None and not timm.is_model(model_config["backbone"]):
+        raise RunError(
+            f"{folder.path} was trained with a module of your own ({model_config['backbone']}), whose code is not in "
+            f"it. Give it again, from Python: po.Run({str(folder.path)!r}, backbone=module)."
         )
     with torch.random.fork_rng(devices=[]):  # random weights that are replaced at once
         classifier = create_classifier(

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -26,9 +27,26 @@ def check_config(config: TrainConfig) -> None:
     for name, kind in kinds_of(TrainConfig).items():
         check_value(option(name), getattr(config, name), kind)
     create_method(config.method, **config.options)
-    if config.head != "auto":
-        check_options(f"Head '{config.head}'", config.head_options, kinds_of(head_options(config.head)))
+    head = _pick(config.head, METHODS[config.method].head or "linear")
+    check_options(f"Head '{head}'", config.head_options, kinds_of(head_options(head)))
     check_weights(config.weights)
+    if config.depth == "probe" and config.lgconv:
+        raise ConfigError(
+            "LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass "
+            f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
+        )
+    if config.depth == "probe" and config.learn_stages:
+        raise ConfigError(
+            f"Depth 'probe' trains the head alone; {option('learn_stages', config.learn_stages)} needs "
+            f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
+        )
+    if config.features is not None and Path(config.features).is_file():
+        raise ConfigError(f"{option('features', config.features)}: there is a file of that name. Name a folder.")
+    if config.depth in ("probe", "tail") and config.augment not in ("auto", "none"):
+        raise ConfigError(
+            f"Depth '{config.depth}' stores features of images as they are; {option('augment', config.augment)} needs "
+            f"{option('depth', 'finetune')}."
+        )
 
 
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
@@ -51,16 +69,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
             f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with {option('weights', 'none')} it "
             f"would be random. Pass {option('depth', 'finetune')}, or pretrained weights."
         )
-    if depth == "probe" and config.lgconv:
-        raise ConfigError(
-            "LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass "
-            f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
-        )
-    if depth != "finetune" and config.augment not in ("auto", "none"):
-        raise ConfigError(
-            f"Depth '{depth}' stores features of images as they are; {option('augment', config.augment)} needs "
-            f"{option('depth', 'finetune')}."
-        )
+    check_config(replace(config, depth=depth))  # now that the depth is known
     machine = replace(
         config,
         depth=depth,

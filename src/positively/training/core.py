@@ -54,7 +54,7 @@ class Training:
         seen = hide_labels(table, config)
         if not seen.total(POSITIVE):
             raise TableError(f"{seen.source}: no positive label is left to learn from.")
-        if method.uses_negatives and not seen.has_negatives:
+        if method.needs_negatives and not seen.has_negatives:
             raise ConfigError(
                 f"Method '{config.method}' learns from known negatives, and {seen.source} has none. If its tags are "
                 f"complete, pass {option('blank', 'negative')}; otherwise take {option('method', 'pu-mlc')}."

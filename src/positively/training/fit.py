@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from positively.data.overlap import with_hashes
-from positively.distributed import barrier, broadcast
+from positively.distributed import agree, barrier, broadcast
 from positively.errors import InterruptedRunError, PositivelyError, RunError, option
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
@@ -52,7 +53,7 @@ def train(
     logger.info(f"Chosen: {choices(asked, config)}.")
     with _opened(config, f"{Path(table.source).stem}-{config.method}", fabric) as folder, preserved_random_state():
         # Who the images are is found out before anything is learned from them, and by one process.
-        table = broadcast(with_hashes(table) if fabric.is_global_zero else None)
+        table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
         training = Training(table, config, fabric, Networks(fabric, backbone), store=folder)
         # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
         if fabric.is_global_zero and not training.resumed:

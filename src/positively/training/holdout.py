@@ -9,6 +9,7 @@ from positively.errors import MetricError
 from positively.labels import LabelTable
 from positively.losses import vpu
 from positively.metrics import mean_average_precision
+from positively.randomness import random_stream
 from positively.runs.scoring import Logits, sigmoid
 
 Rows = npt.NDArray[np.int64]
@@ -57,7 +58,7 @@ def holdout_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows
     everything = sparse.csr_array(np.ones((count, 1), dtype=np.int32))
     labels = sparse.csr_array(sparse.hstack([members @ table.positives(), everything], format="csr"))
     labels.data[:] = 1  # a class that several copies carry is still one of the unit
-    is_held = _stratified(labels, share, np.random.default_rng([seed, 0x686F6C64]))[units]
+    is_held = _stratified(labels, share, random_stream("hold", seed))[units]
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 

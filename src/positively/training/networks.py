@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ import torch
 from torch import nn
 
 from positively.data.loading import FeatureDataset, FeatureRows, ImageDataset
+from positively.data.overlap import image_hashes
 from positively.data.transforms import ImageTransform
 from positively.features import extract
 from positively.labels import LabelTable
-from positively.models import Classifier, Start, create_classifier
+from positively.models import Backbone, Classifier, Start, create_backbone, create_classifier
+from positively.randomness import random_stream
 from positively.training.config import TrainConfig
 from positively.training.progress import log_progress
 
@@ -28,14 +31,17 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
     Args:
         config: Resolved: nothing in it is left open.
         table: What it will learn from.
-        backbone: A module in place of a timm model's name.
+        backbone: A module in place of a timm model's name, or a :class:`Backbone` that is ready.
     """
     torch.manual_seed(config.seed)
+    body = backbone
+    if not isinstance(body, Backbone):
+        body = create_backbone(body or config.backbone, config.weights, config.image_size or 224)
+    _seed_for("head", config)  # what is drawn from here on does not depend on where the backbone came from
     classifier = create_classifier(
-        backbone if backbone is not None else config.backbone,
+        body,
         classes=len(table.classes),
-        weights=config.weights,
-        image_size=config.image_size or 224,
+        weights="none",  # it has them
         head=config.head,
         head_options=config.head_options,
         lgconv=config.lgconv,
@@ -46,11 +52,14 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
     return classifier.to(memory_format=torch.channels_last)  # as the batches are: the fastest layout for convolutions
 
 
+def _seed_for(purpose: str, config: TrainConfig) -> None:
+    """Seed torch for one purpose: a head drawn from the numbers of the first convolution would resemble it."""
+    torch.manual_seed(int(random_stream(purpose, config.seed).integers(2**31)))
+
+
 def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:
     """Set the head to where training begins, as a function of the seed."""
-    # On the CPU, whose generator gives the same numbers everywhere.
-    classifier.head.cpu()
-    torch.manual_seed(config.seed)
+    _seed_for("head", config)
     start: Start = "prior" if config.start == "prior" else "default"
     classifier.head.start(start, torch.from_numpy(table.frequencies()))
     classifier.head.setup(table)
@@ -62,15 +71,15 @@ class Networks:
     def __init__(self, fabric: Fabric, backbone: nn.Module | None = None) -> None:
         self.fabric, self.backbone = fabric, backbone
         # By everything a training may change of the network.
-        self._frozen: dict[str, Classifier] = {}
-        self._features: dict[tuple[str, int], FeatureRows] = {}
+        self._frozen: dict[str, Backbone] = {}
+        self._features: dict[tuple[str, str], FeatureRows] = {}
 
     def classifier(self, config: TrainConfig, table: LabelTable) -> Classifier:
         """A network ready to be trained on a table; where only the head learns, the backbone may have served before."""
         key = _network_key(config)
-        classifier = self._frozen.get(key) or build_classifier(config, table, self.backbone)
+        classifier = build_classifier(config, table, self._frozen.get(key, self.backbone))
         if config.depth == "probe":
-            self._frozen[key] = classifier
+            self._frozen[key] = classifier.backbone
         start_head(classifier, config, table)
         return classifier.to(self.fabric.device)
 
@@ -104,7 +113,8 @@ class Networks:
     def _stored(
         self, classifier: Classifier, config: TrainConfig, table: LabelTable, transform: ImageTransform
     ) -> FeatureRows:
-        key = (_network_key(config), hash(tuple(table.images)))
+        contents = "".join(image_hashes(table))
+        key = (_network_key(config), hashlib.blake2b(contents.encode()).hexdigest())
         if key not in self._features:
             store = Path(config.features) if config.features else None
             progress = log_progress(f"Features of {table.source}")

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from positively.logs import console, logger
+from positively.logs import console, is_shown, logger
 
 _LINE_SECONDS = 30.0
 _BAR_SECONDS = 0.2
@@ -22,7 +22,7 @@ class TrainingProgress:
         self._began = self._last = time.perf_counter()
         self._images = 0
         self._bar: Progress | None = None
-        if visible and console().is_terminal:
+        if visible and is_shown() and console().is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
             self._bar = Progress(*columns, TimeRemainingColumn(), console=console(), transient=True)
             self._task = self._bar.add_task("training", total=steps, completed=done, state="")

@@ -92,7 +92,7 @@ def preserved_random_state() -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
-def synchronize_batchnorm(module: nn.Module, device: torch.device) -> None:
+def synchronize_batchnorm(module: nn.Module, device: torch.device, can_freeze: bool = True) -> None:
     """Let batch-norm layers that take statistics take them over all processes, in place."""
     module.train()
     is_live = any(isinstance(part, _BatchNorm) and part.training for part in module.modules())
@@ -101,7 +101,8 @@ def synchronize_batchnorm(module: nn.Module, device: torch.device) -> None:
     if device.type == "cpu":
         raise ConfigError(
             "Batch-norm statistics that learn cannot be shared between CPU processes. Pass "
-            f"{option('freeze_batchnorm', True)} to leave them as they are, or {option('devices', 1)}."
+            + (f"{option('freeze_batchnorm', True)} to leave them as they are, or " if can_freeze else "")
+            + f"{option('devices', 1)}."
         )
     convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
 

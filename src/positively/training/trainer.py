@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,8 +15,8 @@ from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
 from positively.data.loading import Batch, FeatureDataset, ImageDataset, TrainBatchSampler, make_loader
-from positively.distributed import any_process, barrier
-from positively.errors import DivergedError, InterruptedRunError, RunError, option
+from positively.distributed import agree, any_process, broadcast
+from positively.errors import ConfigError, DivergedError, InterruptedRunError, RunError, option
 from positively.logs import logger
 from positively.methods import Method, StepContext
 from positively.models import Trainable
@@ -68,6 +69,12 @@ class TrainingModule(nn.Module):
             logits: Tensor = self.trainable(inputs)
             return logits
         parts = self.method.training_step(self.trainable, inputs, states, step)
+        for name, value in parts.items():
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+                raise ConfigError(
+                    f"{type(self.method).__name__}: part '{name}' of a loss must be one number, not {found}."
+                )
         # A parameter of the method that this step did not need would be an error on several processes.
         own = [0.0 * parameter.sum() for parameter in self.method.parameters() if parameter.requires_grad]
         name = next(iter(parts))
@@ -99,7 +106,7 @@ class Trainer:
         trainable.to(fabric.device)
         method.setup(self)
         if fabric.world_size > 1:
-            synchronize_batchnorm(trainable, fabric.device)
+            synchronize_batchnorm(trainable, fabric.device, can_freeze=config.depth != "probe")
         self.sampler = TrainBatchSampler(
             len(dataset), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
         )
@@ -113,7 +120,7 @@ class Trainer:
         # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
         self.ema = (
             ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
-            if config.ema
+            if config.ema and not method.is_solver
             else None
         )
         self.epoch, self.step, self.rate = 0, 0, 0.0
@@ -168,7 +175,9 @@ class Trainer:
     def _run_epoch(self, interruption: Interruption, progress: TrainingProgress) -> None:
         self.sampler.epoch, self.sampler.skip = self.epoch, self.step
         saved = clock()
-        for batch in make_loader(self.dataset, self.sampler, self.config.workers or 0):
+        batches = iter(make_loader(self.dataset, self.sampler, self.config.workers or 0))
+        # An image that one process cannot read stops all of them.
+        while (batch := agree(partial(next, batches, None))) is not None:
             self._learn(batch)
             progress.step(self.sampler.batch_size)
             if progress.is_due():
@@ -206,7 +215,7 @@ class Trainer:
     def _close_epoch(self, progress: TrainingProgress) -> None:
         """Write down how the epoch went, and save."""
         means = self._means(self.steps)
-        if not all(math.isfinite(value) for value in means.values()):
+        if any(any_process(not all(math.isfinite(value) for value in means.values()))):
             raise DivergedError(
                 f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower {option('lr')}, "
                 f"pass {option('clip_norm', 1)}, or take {option('precision', '32-true')} or 'bf16-mixed'; then start "
@@ -263,19 +272,20 @@ class Trainer:
         }
 
     def _identity(self) -> dict[str, Any]:
-        return {**identity(self.config), "table": f"{self.table!r} {self.table.digest()}"}
+        return {**identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
 
     def save(self) -> None:
         """Write the checkpoint, on the first process."""
         if self.store is None:
             return
-        if self.fabric.is_global_zero:
-            self.store.save_checkpoint(self.state())
-        barrier()
+        agree(partial(self.store.save_checkpoint, self.state()) if self.fabric.is_global_zero else lambda: None)
 
     def restore(self) -> bool:
         """Go on from the last checkpoint, if that is asked for and there is one; says whether it did."""
-        saved = self.store.load_checkpoint() if self.store and self.config.resume == "auto" else None
+        saved = agree(self.store.load_checkpoint) if self.store and self.config.resume == "auto" else None
+        position = None if saved is None else (saved["epoch"], saved["step"])
+        if any(any_process(position != broadcast(position))):
+            raise RunError("The processes do not see one checkpoint: the run folder must be on a disk they share.")
         if self.store is None or saved is None:
             return False
         before, now = saved.get("identity", {}), self._identity()
