@@ -1,5 +1,31 @@
 """Scores and label states in, the meaning of a score out."""
 
+from positively.calibration.calibrated import CalibratedScores
+from positively.calibration.criteria import log_rank, pooled_log_rank
+from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
+from positively.calibration.posterior import Calibration, calibrate, calibrate_summary
+from positively.calibration.priors import FEWEST_POSITIVES
+from positively.calibration.summary import Summary, join, level_positives, summarize
 from positively.calibration.thresholds import choose_thresholds, f1_thresholds, few_positives, pu_thresholds
 
-__all__ = ["choose_thresholds", "f1_thresholds", "few_positives", "pu_thresholds"]
+__all__ = [
+    "FEWEST_POSITIVES",
+    "CalibratedScores",
+    "Calibration",
+    "Expected",
+    "Summary",
+    "calibrate",
+    "calibrate_summary",
+    "choose_thresholds",
+    "expected",
+    "f1_cuts",
+    "f1_thresholds",
+    "few_positives",
+    "join",
+    "level_positives",
+    "log_rank",
+    "pooled_log_rank",
+    "precision_cuts",
+    "pu_thresholds",
+    "summarize",
+]

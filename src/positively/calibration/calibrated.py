@@ -1,0 +1,58 @@
+"""What a classifier's scores mean, in one piece that is saved with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
+from positively.calibration.posterior import Calibration
+from positively.calibration.summary import Summary
+from positively.metrics.average_precision import Values
+
+
+@dataclass(frozen=True)
+class CalibratedScores:
+    """A calibration, and the summary of the out-of-sample scores it was made from."""
+
+    calibration: Calibration
+    summary: Summary
+
+    def cuts(self, precision: float | None = None) -> Values:
+        """``(C,)`` probabilities from which on a tag is given; infinite where none is.
+
+        Args:
+            precision: Wished share of right tags; by default the largest expected F1 of each class.
+        """
+        cuts = (
+            f1_cuts(self.calibration, self.summary)
+            if precision is None
+            else precision_cuts(self.calibration, self.summary, precision)
+        )
+        return np.where(self.calibration.learned, cuts, np.inf)
+
+    def expected(self, cuts: npt.ArrayLike) -> Expected:
+        """What cuts are expected to do on images like those of the table."""
+        return expected(self.calibration, self.summary, cuts)
+
+    def to_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Plain arrays under names that begin with ``name``, to be written to a file."""
+        return {
+            f"{name}.{kind}.{field.name}": np.ascontiguousarray(getattr(part, field.name))
+            for kind, part in (("calibration", self.calibration), ("summary", self.summary))
+            for field in fields(part)
+        }
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> CalibratedScores:
+        """What :meth:`to_arrays` gave."""
+        calibration: dict[str, Any] = {
+            field.name: arrays[f"{name}.calibration.{field.name}"] for field in fields(Calibration)
+        }
+        calibration["common_label_frequency"] = calibration["common_label_frequency"].item()
+        summary = {field.name: arrays[f"{name}.summary.{field.name}"] for field in fields(Summary)}
+        return cls(Calibration(**calibration), Summary(**summary))

@@ -1,0 +1,172 @@
+"""Probability of a tag given its score, per class, from labels most of which are unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration.likelihood import (
+    BEND,
+    TINY,
+    fit_link,
+    negative_frequency,
+    sigmoid,
+    slope_prior,
+    standardize,
+    typical_slope,
+)
+from positively.calibration.priors import FEWEST_POSITIVES, at_most, estimate_frequencies
+from positively.calibration.summary import LARGEST, Summary, summarize
+from positively.labels import NEGATIVE, POSITIVE
+from positively.metrics.average_precision import Flags, Values, as_floats, check_inputs
+
+# Per standard deviation of the score: a class of which nothing could be learned still keeps the order of its scores.
+SMALLEST_SLOPE = 0.05
+# One-sided 5 % of a normal distribution: known positives must rank above the others by more than chance.
+LEARNED_DEVIATIONS = 1.645
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a score means: logit = slope · bend(score − center) + offset; every array is ``(C,)``.
+
+    ``bend(v) = width · asinh(v / width)``; with infinite width it is v itself and the center is zero, so that
+    logit = slope · score + offset.
+    """
+
+    slope: Values
+    offset: Values
+    center: Values
+    width: Values
+    label_frequency: Values
+    """Share c of the class's positives that are known."""
+    negative_frequency: Values
+    """Share d of the class's negatives that are known."""
+    common_label_frequency: float
+    positives: Values
+    """Expected number of positives in the table, known and hidden."""
+    at_most: Values
+    """Number of positives that nine of ten classes do not exceed."""
+    learned: Flags
+    """Whether three positives or more rank above the other images by more than chance; if not, trust no probability."""
+
+    def take(self, classes: npt.NDArray[np.integer] | Flags) -> Calibration:
+        """The calibration of some classes, by index or flag."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Calibration(**{n: v if n == "common_label_frequency" else v[classes] for n, v in arrays.items()})
+
+    def logits(self, scores: npt.ArrayLike) -> Values:
+        """``(N, C)`` logits of the tags."""
+        distance = np.clip(as_floats(scores).astype(np.float64), -LARGEST, LARGEST) - self.center
+        bent = np.isfinite(self.width)
+        width = np.where(bent, self.width, 1.0)
+        return np.asarray(self.slope * np.where(bent, width * np.arcsinh(distance / width), distance) + self.offset)
+
+    def probabilities(self, scores: npt.ArrayLike) -> Values:
+        """``(N, C)`` probabilities P(tag | score)."""
+        return sigmoid(self.logits(scores))
+
+    def soft_targets(self, scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
+        """``(N, C)`` probabilities given score *and* label: 1 known positive, 0 known negative, q where unknown.
+
+        An unknown label is a hidden positive or a hidden negative, q = (1−c)p / [(1−c)p + (1−d)(1−p)].
+        """
+        checked, checked_states = check_inputs(scores, states)
+        hidden = hidden_share(self.probabilities(checked), self.label_frequency, self.negative_frequency)
+        return np.where(checked_states == POSITIVE, 1.0, np.where(checked_states == NEGATIVE, 0.0, hidden))
+
+
+def calibrate(
+    scores: npt.ArrayLike,
+    states: npt.ArrayLike,
+    reviewed: npt.ArrayLike | None = None,
+    *,
+    leave_one_out: bool = True,
+    bend: float = np.inf,
+    frequency_bend: float = BEND,
+) -> Calibration:
+    """Learn what out-of-sample scores mean, from the labels that are known.
+
+    Args:
+        scores: ``(N, C)`` out-of-sample scores of the table's images; array or tensor.
+        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        reviewed: ``(N, C)`` flags of pairs that were unknown, chosen by score and judged by a person; none by default.
+            All other known labels count as known at random.
+        leave_one_out: whether scores are those of the closed form, each made without the image's own label.
+        bend: standard deviations beyond which scores are bent. Infinite for logits linear in the score; with 2 the
+            probabilities are closer to the truth, above all the high ones.
+        frequency_bend: the same while label frequencies are estimated, where it matters more (see
+            ``estimate_frequencies``). The default suits the closed form; infinite suits logits of a network.
+
+    Returns:
+        The calibration.
+
+    >>> generator = np.random.default_rng(0)
+    >>> truth = generator.random((2000, 4)) < 0.2
+    >>> known = truth & (generator.random(truth.shape) < 0.5)
+    >>> result = calibrate(generator.normal(3.0 * truth), known.astype(int), leave_one_out=False, frequency_bend=np.inf)
+    >>> bool(abs(result.positives.sum() / truth.sum() - 1) < 0.15)
+    True
+    """
+    return calibrate_summary(summarize(scores, states, reviewed, leave_one_out), bend, frequency_bend)
+
+
+def calibrate_summary(summary: Summary, bend: float = np.inf, frequency_bend: float = BEND) -> Calibration:
+    """``calibrate`` for a table of which only the summary is at hand."""
+    frequencies = estimate_frequencies(summary, frequency_bend)
+    c = frequencies.label_frequency
+    d = np.minimum(negative_frequency(summary, c), 1.0 - TINY)
+    slope, offset = _fit(summary, bend, c, typical_slope(bend, frequencies.slope, frequency_bend))
+    slope = np.maximum(slope, SMALLEST_SLOPE)
+    p = sigmoid(slope[:, None] * standardize(summary, bend) + offset[:, None])
+    positives = summary.positives + (summary.unknown * hidden_share(p, c[:, None], d[:, None])).sum(axis=1)
+    bound = at_most(summary.known.sum(axis=1), frequencies.posterior)
+    straight = not np.isfinite(bend)
+    return Calibration(
+        slope=slope / summary.scale,
+        offset=offset - slope * summary.center / summary.scale if straight else offset,
+        center=np.zeros_like(slope) if straight else summary.center,
+        width=bend * summary.scale,
+        label_frequency=c,
+        negative_frequency=d,
+        common_label_frequency=frequencies.common,
+        positives=positives,
+        at_most=np.minimum(np.maximum(bound, positives), summary.positives + summary.unknown.sum(axis=1)),
+        learned=is_learned(summary),
+    )
+
+
+def _fit(summary: Summary, bend: float, frequency: Values, mean_slope: float) -> tuple[Values, Values]:
+    """``(C,)`` slopes and offsets per standard deviation; a class that has no slope gets its share everywhere."""
+    prior = slope_prior(summary, mean_slope)
+    link = fit_link(summary, standardize(summary, bend), frequency, prior)
+    share = np.clip(summary.known.sum(axis=1) / frequency / summary.images.sum(axis=1), 1e-6, 1.0 - 1e-6)
+    sloping = (summary.positives > 0.0) & (link.slope > 0.0) & ~_flat(summary)
+    return np.where(sloping, link.slope, 0.0), np.where(sloping, link.offset, np.log(share / (1.0 - share)))
+
+
+def hidden_share(probability: Values, frequency: Values, negative: Values) -> Values:
+    """Probability q that an unknown label is a hidden positive: (1−c)p / [(1−c)p + (1−d)(1−p)] (METHODS D.3).
+
+    >>> float(hidden_share(np.array(0.5), np.array(0.5), np.array(0.0)).round(3))
+    0.333
+    """
+    present = (1.0 - frequency) * probability
+    return np.asarray(present / np.maximum(present + (1.0 - negative) * (1.0 - probability), TINY))
+
+
+def _flat(summary: Summary) -> Flags:
+    return np.asarray(summary.scores[:, 0] <= summary.scores[:, -1])
+
+
+def is_learned(summary: Summary) -> Flags:
+    """``(C,)`` flags: three positives or more, which rank above the other images by more than chance."""
+    positives, images = summary.known + summary.accepted, summary.images
+    total, count = images.sum(axis=1), positives.sum(axis=1)
+    # Mann and Whitney: shares of the images that rank below a bin, half of those in the bin itself.
+    below = (total[:, None] - np.cumsum(images, axis=1) + 0.5 * images) / total[:, None]
+    mean = (positives * below).sum(axis=1) / np.maximum(count, 1.0)
+    deviations = (mean - 0.5) * np.sqrt(12.0 * count)
+    return np.asarray((count >= FEWEST_POSITIVES) & (deviations > LEARNED_DEVIATIONS) & ~_flat(summary))

@@ -1,0 +1,272 @@
+"""What a user of ``positively.calibration`` relies on: counts, probabilities and cuts from positive labels alone."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from positively.calibration import (
+    calibrate,
+    calibrate_summary,
+    expected,
+    f1_cuts,
+    join,
+    level_positives,
+    precision_cuts,
+    summarize,
+)
+from positively.errors import MetricError
+from positively.metrics import f1_scores
+
+# Normal scores of equal spread: the true logit is straight, so that there is a known answer.
+STRAIGHT = {"leave_one_out": False, "frequency_bend": np.inf}
+
+
+def table(frequency=0.5, images=3000, classes=20, seed=0, distance=3.0, negatives=0.0):
+    generator = np.random.default_rng(seed)
+    share = generator.uniform(0.02, 0.15, classes)
+    truth = generator.random((images, classes)) < share
+    scores = generator.normal(distance * truth)
+    chance = generator.random(truth.shape)
+    states = np.where(truth, np.where(chance < frequency, 1, 0), np.where(chance < negatives, -1, 0))
+    return scores, states, truth
+
+
+def relative_error(calibration, truth):
+    return np.median(np.abs(calibration.positives / truth.sum(axis=0) - 1))
+
+
+@pytest.mark.parametrize(("frequency", "tolerance"), [(0.1, 0.35), (0.3, 0.2), (0.5, 0.12), (0.9, 0.08)])
+def test_positives_are_counted_though_most_are_unknown(frequency, tolerance):
+    scores, states, truth = table(frequency)
+    calibration = calibrate(scores, states, **STRAIGHT)
+    assert relative_error(calibration, truth) < tolerance
+    assert abs(calibration.positives.sum() / truth.sum() - 1) < tolerance
+    assert abs(calibration.probabilities(scores).sum() / truth.sum() - 1) < tolerance
+    assert abs(calibration.common_label_frequency / frequency - 1) < tolerance
+
+
+def test_classes_may_differ_in_what_share_is_missing():
+    frequency = np.linspace(0.2, 0.9, 20)
+    scores, states, truth = table(frequency, images=8000)
+    calibration = calibrate(scores, states, **STRAIGHT)
+    one_ratio = (states == 1).sum(axis=0) / calibration.common_label_frequency
+    assert relative_error(calibration, truth) < 0.5 * np.median(np.abs(one_ratio / truth.sum(axis=0) - 1))
+    assert np.corrcoef(calibration.label_frequency, frequency)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("frequency", [0.1, 0.3, 0.9])
+def test_at_most_holds_for_nine_classes_of_ten(frequency):
+    held = []
+    for seed in range(3):
+        scores, states, truth = table(frequency, seed=seed)
+        held.append(calibrate(scores, states, **STRAIGHT).at_most >= truth.sum(axis=0))
+    assert np.mean(held) >= 0.9
+
+
+def test_at_most_is_wider_where_less_is_known():
+    def width(frequency):
+        scores, states, truth = table(frequency)
+        return np.median(calibrate(scores, states, **STRAIGHT).at_most / truth.sum(axis=0))
+
+    assert width(0.1) > width(0.3) > width(0.9)
+
+
+def test_known_negatives_identify_the_label_frequency_even_under_a_wrong_shape():
+    scores, states, truth = table(0.3, distance=2.0, negatives=0.4)
+    wrong_shape = {"leave_one_out": False, "frequency_bend": 0.6}
+    alone = calibrate(scores, np.maximum(states, 0), **wrong_shape)
+    both = calibrate(scores, states, **wrong_shape)
+    assert relative_error(both, truth) < 0.5 * relative_error(alone, truth)
+    assert abs(both.common_label_frequency - 0.3) < 0.05
+    np.testing.assert_allclose(both.negative_frequency, 0.4, atol=0.05)
+
+
+def test_probabilities_are_those_of_the_truth():
+    scores, states, truth = table(0.3, images=10000)
+    probabilities = calibrate(scores, states, **STRAIGHT).probabilities(scores)
+    for low, high in [(0.05, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 1.0)]:
+        chosen = (probabilities >= low) & (probabilities < high)
+        assert abs(truth[chosen].mean() - probabilities[chosen].mean()) < 0.08
+
+
+def test_soft_targets_are_certain_where_labels_are_known_and_add_up_to_what_is_hidden():
+    scores, states, truth = table(0.4, negatives=0.3)
+    targets = calibrate(scores, states, **STRAIGHT).soft_targets(scores, states)
+    assert (targets[states == 1] == 1).all() and (targets[states == -1] == 0).all()
+    hidden = states == 0
+    assert abs(targets[hidden].sum() / truth[hidden].sum() - 1) < 0.15
+
+
+def test_reviewed_pairs_do_not_pass_for_labels_at_random():
+    scores, states, truth = table(0.3, images=6000)
+    top = (states == 0) & (scores > np.quantile(scores, 0.97, axis=0))
+    reviewed_states = np.where(top, np.where(truth, 1, -1), states)
+    told = calibrate(scores, reviewed_states, top, **STRAIGHT)
+    untold = calibrate(scores, reviewed_states, **STRAIGHT)
+    assert relative_error(told, truth) < 0.06
+    assert relative_error(told, truth) < relative_error(untold, truth)
+    assert abs(told.common_label_frequency - 0.3) < 0.06
+
+
+def test_a_rare_class_leans_on_the_others():
+    scores, states, _ = table(0.3, images=6000)
+    states[:, 0] = 0
+    states[np.argsort(-scores[:, 0])[[2, 9, 30, 80]], 0] = 1
+    calibration = calibrate(scores, states, **STRAIGHT)
+    others = calibration.slope[1:] * scores.std(axis=0)[1:]
+    assert calibration.learned[0]
+    assert abs(calibration.label_frequency[0] - calibration.common_label_frequency) < 0.15
+    assert others.min() * 0.5 < calibration.slope[0] * scores.std(axis=0)[0] < others.max() * 1.2
+
+
+def test_a_class_that_cannot_be_learned_is_marked():
+    scores, states, _ = table()
+    generator = np.random.default_rng(1)
+    scores[:, 0] = generator.normal(size=len(scores))
+    states[:, 1] = 0
+    states[np.argsort(-scores[:, 1])[:2], 1] = 1
+    scores[:, 2] = 7.0
+    learned = calibrate(scores, states, **STRAIGHT).learned
+    assert not learned[:3].any() and learned[3:].all()
+
+
+def test_neither_the_order_of_images_nor_that_of_classes_matters():
+    scores, states, _ = table(images=500, classes=6)
+    scores = scores.round(1)  # with ties
+    reference = calibrate(scores, states)
+    generator = np.random.default_rng(2)
+    images, classes = generator.permutation(len(scores)), generator.permutation(6)
+    permuted = calibrate(scores[images][:, classes], states[images][:, classes])
+    for name in ("slope", "offset", "label_frequency", "positives", "at_most", "learned"):
+        np.testing.assert_allclose(getattr(permuted, name), getattr(reference, name)[classes], rtol=1e-6)
+
+
+def test_the_scale_of_the_scores_does_not_matter():
+    scores, states, _ = table(images=800, classes=5)
+    plain, scaled = calibrate(scores, states, **STRAIGHT), calibrate(40.0 * scores - 3.0, states, **STRAIGHT)
+    np.testing.assert_allclose(plain.probabilities(scores), scaled.probabilities(40.0 * scores - 3.0), atol=1e-6)
+
+
+@pytest.mark.parametrize("bend", [np.inf, 2.0])
+def test_the_logit_is_what_slope_and_offset_say(bend):
+    scores, states, _ = table(images=800, classes=5)
+    calibration = calibrate(scores, states, bend=bend)
+    if np.isinf(bend):
+        logits = calibration.slope * scores + calibration.offset
+    else:
+        bent = calibration.width * np.arcsinh((scores - calibration.center) / calibration.width)
+        logits = calibration.slope * bent + calibration.offset
+    np.testing.assert_allclose(calibration.probabilities(scores), 1 / (1 + np.exp(-logits)), atol=1e-12)
+
+
+def test_a_table_too_large_for_memory_is_calibrated_by_blocks_of_classes():
+    scores, states, _ = table(images=600, classes=7)
+    blocks = join([summarize(scores[:, part], states[:, part]) for part in (slice(0, 3), slice(3, 7))])
+    np.testing.assert_array_equal(calibrate_summary(blocks).offset, calibrate(scores, states).offset)
+
+
+def test_known_positives_scored_without_their_own_label_are_lifted():
+    scores = np.array([[0.3, 0.3], [0.6, 0.1], [0.2, 0.2], [0.9, 0.4]])
+    states = np.array([[1, 1], [1, 0], [1, 0], [0, 0]])
+    lifted = level_positives(scores, states)
+    np.testing.assert_allclose(lifted[:, 0], [0.45, 0.9, 0.3, 0.9])
+    np.testing.assert_array_equal(lifted[:, 1], scores[:, 1])  # one positive has no others to compare with
+
+
+def test_cuts_by_expected_f1_do_as_well_as_cuts_that_saw_the_truth():
+    scores, states, truth = table(0.3, images=6000)
+    fresh, _, fresh_truth = table(images=6000, seed=0)
+    summary = summarize(scores, states, leave_one_out=False)
+    calibration = calibrate_summary(summary, frequency_bend=np.inf)
+    cuts = f1_cuts(calibration, summary)
+    complete = np.where(truth, 1, -1)
+    grid = np.quantile(scores, np.linspace(0.8, 0.999, 60), axis=0)
+    best = [
+        grid[max(range(60), key=lambda i: f1_scores(scores[:, [c]], complete[:, [c]], grid[i, c]).overall_f1), c]
+        for c in range(scores.shape[1])
+    ]
+    ours = f1_scores(calibration.probabilities(fresh), np.where(fresh_truth, 1, -1), cuts)
+    theirs = f1_scores(fresh, np.where(fresh_truth, 1, -1), best)
+    assert ours.overall_f1 > theirs.overall_f1 - 0.02
+    assert ours.class_f1 > theirs.class_f1 - 0.02
+    tags = (calibration.probabilities(scores) >= cuts).sum() / len(scores)
+    assert abs(expected(calibration, summary, cuts).tags.sum() / tags - 1) < 0.1
+    assert abs(tags / truth.sum(axis=1).mean() - 1) < 0.2
+
+
+def test_a_wished_precision_is_reached_or_refused():
+    scores, states, truth = table(0.5, images=6000, distance=2.0)
+    scores[:, 0] = np.random.default_rng(3).normal(size=6000)
+    summary = summarize(scores, states, leave_one_out=False)
+    calibration = calibrate_summary(summary, frequency_bend=np.inf)
+    cuts = precision_cuts(calibration, summary, 0.8)
+    assert np.isinf(cuts[0])
+    given = calibration.probabilities(scores) >= cuts
+    assert abs(truth[given].mean() - 0.8) < 0.06
+    assert (precision_cuts(calibration, summary, 0.95) >= cuts).all()
+    promised = expected(calibration, summary, cuts).precision
+    assert np.isnan(promised[0]) and (promised[np.isfinite(cuts)] > 0.78).all()
+
+
+def odd_tables():
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(50, 3))
+    some = (generator.random((50, 3)) < 0.2).astype(int)
+    return {
+        "one class": (scores[:, :1], some[:, :1]),
+        "no positives": (scores, np.zeros_like(some)),
+        "all positive": (scores, np.ones_like(some)),
+        "all negative": (scores, -np.ones_like(some)),
+        "everything known": (scores, np.where(some, 1, -1)),
+        "constant scores": (np.zeros_like(scores), some),
+        "a single image": (scores[:1], some[:1]),
+        "a single positive image": (scores[:1], np.ones((1, 3), int)),
+        "two images": (scores[:2], some[:2]),
+        "huge scores": (1e200 * scores, some),
+        "tiny scores": (1e-200 * scores, some),
+        "infinite scores": (np.where(scores > 1.5, np.inf, np.where(scores < -1.5, -np.inf, scores)), some),
+        "one outlier": (np.concatenate([scores, np.full((1, 3), 1e12)]), np.concatenate([some, np.ones((1, 3), int)])),
+        "separable": (np.where(some, 1.0, 0.0) + 1e-3 * scores, some),
+        "upside down": (np.where(some, -1.0, 0.0) + 1e-3 * scores, some),
+        "half floats": (scores.astype(np.float16), some.astype(np.int8)),
+    }
+
+
+@pytest.mark.parametrize("name", odd_tables())
+@pytest.mark.parametrize("bend", [np.inf, 2.0])
+@pytest.mark.parametrize("leave_one_out", [True, False])
+def test_odd_tables_give_numbers(name, bend, leave_one_out):
+    scores, states = odd_tables()[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        summary = summarize(scores, states, leave_one_out=leave_one_out)
+        calibration = calibrate_summary(summary, bend=bend)
+        probabilities = calibration.probabilities(scores)
+        targets = calibration.soft_targets(scores, states)
+        cuts = f1_cuts(calibration, summary)
+        outcome = expected(calibration, summary, cuts)
+        precision_cuts(calibration, summary, 0.9)
+    for values in (probabilities, targets, cuts, calibration.label_frequency, outcome.recall, outcome.f1):
+        assert ((values >= 0) & (values <= 1)).all()
+    known = (states == 1).sum(axis=0)
+    assert (calibration.positives >= known).all() and (calibration.at_most >= known).all()
+    assert (calibration.at_most <= len(scores)).all() and (calibration.positives <= len(scores) + 1e-9).all()
+    assert np.isfinite(calibration.offset).all() and np.isfinite(calibration.slope).all()
+    assert (calibration.slope >= 0).all()
+
+
+def test_tensors_are_taken():
+    scores, states, _ = table(images=100, classes=3)
+    from_tensors = calibrate(torch.from_numpy(scores), torch.from_numpy(states))
+    np.testing.assert_array_equal(from_tensors.offset, calibrate(scores, states).offset)
+
+
+def test_what_cannot_be_calibrated_is_refused_in_a_sentence():
+    with pytest.raises(MetricError, match="NaN"):
+        calibrate([[np.nan]], [[1]])
+    with pytest.raises(MetricError, match="reviewed"):
+        calibrate([[0.1]], [[1]], [[True, False]])
+    with pytest.raises(MetricError, match="an image and a class"):
+        calibrate(np.zeros((0, 2)), np.zeros((0, 2), int))
