@@ -9,6 +9,7 @@ import pytest
 from positively.data.scenes import write_scenes
 
 TINY = {
+    "method": "pu-mlc",
     "backbone": "test_resnet",
     "weights": "none",
     "image_size": 32,

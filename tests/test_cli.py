@@ -57,7 +57,7 @@ def test_configuration_comes_from_yaml_and_words_override_it(scenes, tmp_path, c
         (["train", "TABLE", "--devices", "0"], "--devices must be a whole number at least 1 or 'auto', not 0"),
         (["train", "TABLE", "--backbone", "resnet5o", "--weights", "none", "--depth", "finetune"], "resnet50"),
         (["train", "TABLE", "--images", "none"], "none"),
-        (["train", "TABLE", "--method", "bce", *WORDS], "--blank negative"),
+        (["train", "TABLE", *WORDS, "--method", "bce"], "--blank negative"),
         (["evaluate", "none", "TABLE"], "There is no run folder none"),
         (["predict", "none", "a.jpg"], "a.jpg: no such file or folder"),
         (["check", "--method", "pumlc"], "There is no method 'pumlc'"),

@@ -44,7 +44,10 @@ def some_table(classes: int = CLASSES) -> LabelTable:
     return LabelTable.from_positives([f"{row}.jpg" for row in positives], [f"c{i}" for i in range(classes)], positives)
 
 
-@pytest.fixture(params=HEADS)
+TRAINED = [name for name, kind in HEADS.items() if not kind.is_solved]
+
+
+@pytest.fixture(params=TRAINED)
 def head(request: pytest.FixtureRequest) -> Head:
     torch.manual_seed(0)
     made = create_head(request.param, 8, CLASSES)
@@ -356,7 +359,7 @@ def is_frozen_layer(name: str) -> bool:
     return name.startswith("backbone.") and not last_stage and "global_branch" not in name
 
 
-@pytest.mark.parametrize("head_name", HEADS)
+@pytest.mark.parametrize("head_name", TRAINED)
 def test_towers_learn_at_448_pixels(tower: tuple[str, Path], head_name: Any, tmp_path: Path) -> None:
     name, weights = tower
     generator = np.random.default_rng(0)

@@ -113,11 +113,11 @@ def test_the_command_line_waits_passively_unless_told_otherwise(monkeypatch):
 
 def test_a_message_names_an_argument_for_python_and_a_flag_for_the_shell(tags, scenes, tmp_path, positively):
     with pytest.raises(PositivelyError) as raised:
-        po.fit(tags, method="bce", out=str(tmp_path / "run"), **TINY)
-    assert "pass blank='negative'; otherwise take method='pu-mlc'" in str(raised.value)
-    assert "pass --blank negative; otherwise take --method pu-mlc" in in_shell(raised.value.message)
+        po.fit(tags, out=str(tmp_path / "run"), **TINY | {"method": "bce"})
+    assert "pass blank='negative'; otherwise take method='auto'" in str(raised.value)
+    assert "pass --blank negative; otherwise take --method auto" in in_shell(raised.value.message)
     done = positively("train", scenes / "train.csv", "--method", "bce", check=False)
-    assert "pass --blank negative; otherwise take --method pu-mlc" in done.stderr
+    assert "pass --blank negative; otherwise take --method auto" in done.stderr
 
 
 def test_no_error_of_the_package_has_a_flag_written_out():
@@ -214,7 +214,7 @@ def test_a_loss_that_is_no_single_number_is_told(tags, tmp_path):
         with pytest.raises(
             ConfigError, match=r"WrongShape: part 'loss' of a loss must be one number, not shape \(8, 10\)"
         ):
-            po.fit(tags, method="wrong-shape", out=str(tmp_path / "run"), **TINY)
+            po.fit(tags, out=str(tmp_path / "run"), **TINY | {"method": "wrong-shape"})
     finally:
         METHODS._entries.pop("wrong-shape")
 

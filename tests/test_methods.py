@@ -86,7 +86,7 @@ def quality(training, test):
 
 
 def measured(training):
-    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in training.trainer.history]
+    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in training.history]
 
 
 def weights(training):
@@ -111,7 +111,7 @@ def test_an_untrained_network_is_far_below_what_is_learned(depth, tables, fabric
     assert np.mean(found) < shapes.UNTRAINED
 
 
-@pytest.mark.parametrize(("method", "depth"), DEPTHS)
+@pytest.mark.parametrize(("method", "depth"), [case for case in DEPTHS if not METHODS[case[0]].is_solver])
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_bit_for_bit(method, depth, tables, fabric, place):
     changes = {"epochs": 3, "checkpoint_minutes": 0.0}  # five steps an epoch, a checkpoint after each
     unbroken = make(tables, fabric, place, method, depth, **changes)
@@ -239,8 +239,10 @@ def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_pr
     alone.run()
     found = [load_file(two_processes / f"{method}-{kind}-0.safetensors") for kind in ("unbroken", "resumed")]
     other = load_file(two_processes / f"{method}-unbroken-1.safetensors")
+    # Coordinates of the closed form are single precision, whatever the network's is.
+    tolerance = {"atol": 1e-5, "rtol": 1e-5} if method == "closed-form" else {"atol": 1e-8, "rtol": 0}
     for name, tensor in weights(alone).items():
-        torch.testing.assert_close(found[0][name], tensor, atol=1e-8, rtol=0)
+        torch.testing.assert_close(found[0][name], tensor, **tolerance)
         assert torch.equal(found[0][name], found[1][name]), f"{name} differs after resuming"
         assert torch.equal(found[0][name], other[name]), f"{name} differs between the processes"
 
@@ -265,7 +267,7 @@ def test_what_two_processes_began_one_can_finish(two_processes, tables, place):
 
 
 def test_large_loss_remembers_which_labels_of_which_images_it_corrected(tables, fabric, place):
-    training = make(tables, fabric, place, "ll-cp", "probe", epochs=8, options={"delta": 0.01})
+    training = make(tables, fabric, place, "ll-cp", "probe", epochs=8, options={"delta": 0.01}, refit=False)
     training.run()
     corrected = training.trainer.method.corrected
     states = torch.from_numpy(training.train.states())
@@ -317,7 +319,7 @@ def test_a_solver_without_steps_fits_the_contract_and_resumes(registered, tables
     training = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None)
     training.run()
     assert quality(training, tables[1]) > shapes.LEARNED
-    assert "residual" in training.trainer.history[0] and len(training.trainer.history) == 1
+    assert "residual" in training.history[0] and len(training.history) == 1
     again = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None, resume="auto")
     again.run()
     assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(training).items())

@@ -31,6 +31,7 @@ def test_the_parts_work_inside_a_loop_of_ones_own():
 
     logits, states = torch.randn(4, 3), torch.tensor([[1, 0, -1]] * 2 + [[-1, 1, 0]] * 2)
     names = {"po": po, "timm": timm, "logits": logits, "states": states, "scores": logits.sigmoid()}
+    names["features"] = torch.rand(4, 5).numpy()
     exec(SNIPPETS[1], names)
     assert torch.isfinite(names["loss"])
     assert any("global_branch" in name for name, _ in names["network"].named_parameters())
@@ -63,10 +64,12 @@ def test_the_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatch, cap
     monkeypatch.setitem(demo.NETWORK, "batch_size", 16)
     assert main(["demo", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("PU-MLC", "unknown as negative", "complete labels", "mAP", "OF1 at 0.5"))
+    assert all(
+        word in printed for word in ("auto", "PU-MLC", "unknown as negative", "complete labels", "mAP", "first 500")
+    )
     assert (tmp_path / "demo.png").stat().st_size > 10_000
     runs = sorted(path.name for path in tmp_path.glob("*-seed*"))
-    assert len(runs) == 6
+    assert len(runs) == 8
     tags = [(tmp_path / "scenes" / name).read_text() for name in ("train-30-percent-seed0.csv", "train.csv")]
     known, complete = (sum(text.count(digit) for digit in demo.CLASSES) for text in tags)
     assert np.isclose(known / complete, 0.3, atol=0.12)

@@ -24,6 +24,7 @@ ROOMS = [
     "data",
     "models",
     "features",
+    "probe",
     "losses",
     "methods",
     "runs",

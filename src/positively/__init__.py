@@ -3,7 +3,7 @@
     import positively as po
 
     table = po.read("tags.csv", images="photos/")
-    run = po.fit(table, method="pu-mlc")
+    run = po.fit(table)
     run.predict(["a.jpg"])
 
 Names are imported when they are first used, so that ``import positively`` and ``positively --help`` cost no torch.
@@ -21,7 +21,19 @@ _HOMES = {
     "register_loss": "losses",
     "register_method": "methods",
 }
-_ROOMS = ("calibration", "data", "errors", "features", "labels", "losses", "methods", "metrics", "models", "training")
+_ROOMS = (
+    "calibration",
+    "data",
+    "errors",
+    "features",
+    "labels",
+    "losses",
+    "methods",
+    "metrics",
+    "models",
+    "probe",
+    "training",
+)
 __all__ = [
     "LabelState",
     "LabelTable",
@@ -30,6 +42,7 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "probe",
     "read",
     "register_head",
     "register_loss",
@@ -37,7 +50,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from positively import losses, metrics, models
+    from positively import losses, metrics, models, probe
     from positively.api import Run, fit, read
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss

@@ -49,7 +49,7 @@ def fit(
 
     Args:
         table: Tags of the training images.
-        method: Name of the method; default: pu-mlc.
+        method: Name of the method; default: auto, the closed form where the backbone is frozen.
         backbone: Name of a timm model, or a module that maps images B×3×H×W to a feature map or vectors; the module is
             trained in place. Default: what suits the machine.
         config: A whole configuration; what is given beside it wins.

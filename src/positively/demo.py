@@ -1,20 +1,23 @@
-"""The demo: PU-MLC on scenes of digits with a third of their tags, beside the two obvious alternatives.
+"""The demo: scenes of digits with a third of their tags, learned by what we recommend, the paper's method and BCE.
 
-Three trainings with the same network and budget: PU-MLC and unknown-as-negative see the same 30 % of the positive tags
-and no negative; the third sees every label. How hard the scenes are was set by looking at the last two only. PU-MLC's
-options were chosen without a single negative, by vPU's criterion on training scenes held out
-(``python -m benchmarks.choices``).
+Four trainings with the same network and budget: auto, PU-MLC and unknown-as-negative see the same 30 % of the positive
+tags and no negative; the last sees every label. How hard the scenes are was set by looking at the two BCE rows only.
+PU-MLC's options were chosen without a single negative, by vPU's criterion on training scenes held out
+(``python -m benchmarks.choices``). auto is PU-MLC's network with its head solved in closed form, for there are no
+pretrained weights to solve on at once.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from positively.api import Run, fit, read
 from positively.data.scenes import CLASSES, write_scenes
@@ -41,7 +44,7 @@ NETWORK: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Contestant:
-    """One of the three trainings."""
+    """One of the trainings."""
 
     name: str
     method: str
@@ -50,8 +53,10 @@ class Contestant:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+_TUNED = {"gamma": 0.2, "tau": 1.0}
 CONTESTANTS = (
-    Contestant("PU-MLC", "pu-mlc", "30 % of the positives", complete=False, options={"gamma": 0.2, "tau": 1.0}),
+    Contestant("auto", "auto", "30 % of the positives", complete=False, options=_TUNED),
+    Contestant("PU-MLC", "pu-mlc", "30 % of the positives", complete=False, options=_TUNED),
     Contestant("BCE, unknown as negative", "assume-negative", "30 % of the positives", complete=False),
     Contestant("BCE, complete labels", "bce", "every positive and negative", complete=True),
 )
@@ -104,18 +109,33 @@ def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
                 table = complete if contestant.complete else tags
                 settings = {"method": contestant.method, "options": contestant.options, "seed": seed, **NETWORK}
                 run = fit(table, out=str(folder), resume="auto", **settings)
-                write_json(evaluation, run.evaluate(test).to_dict())
+                found = {} if contestant.complete else find_hidden(run, tags, complete)
+                write_json(evaluation, {**run.evaluate(test).to_dict(), **found})
             results.append({"name": contestant.name, "sees": contestant.sees, "seed": seed, "run": str(folder)})
             results[-1] |= json.loads(evaluation.read_text(encoding="utf-8"))
     return results
+
+
+def find_hidden(run: Run, tags: LabelTable, complete: LabelTable) -> dict[str, float]:
+    """Share of true tags among the first 100 and 500 that a run adds to its training table, likeliest first."""
+    found = run.folder.read_out_of_sample()
+    if found is None:
+        scores: npt.NDArray[np.floating] = run.scores(tags)
+    else:  # an image's own blank does not count against it
+        rows = {image: row for row, image in enumerate(found[0])}
+        scores = found[1][[rows[image] for image in tags.images]]
+    unknown = tags.states() == 0
+    order = np.argsort(-scores[unknown], kind="stable")
+    hidden = (complete.states() == 1)[unknown][order]
+    return {f"precision_{depth}": float(hidden[:depth].mean()) for depth in (100, 500)}
 
 
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     "mAP": lambda result: result["mean_average_precision"],
     "OF1": lambda result: result["f1"]["overall_f1"],
     "CF1": lambda result: result["f1"]["class_f1"],
-    "OF1 at 0.5": lambda result: result["f1_at_half"]["overall_f1"],
-    "CF1 at 0.5": lambda result: result["f1_at_half"]["class_f1"],
+    "first 100": lambda result: result.get("precision_100", math.nan),
+    "first 500": lambda result: result.get("precision_500", math.nan),
 }
 
 
@@ -132,7 +152,7 @@ def summarize(results: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float,
 
 
 def draw(results: list[dict[str, Any]], file: Path, scenes: Path, shown: int = 6) -> None:
-    """Draw the figure: mAP and F1 of each contestant, and test scenes with the tags PU-MLC finds."""
+    """Draw the figure: mAP and F1 of each contestant, and test scenes with the tags auto finds."""
     from matplotlib.figure import Figure
     from PIL import Image
 
@@ -141,22 +161,22 @@ def draw(results: list[dict[str, Any]], file: Path, scenes: Path, shown: int = 6
     parts: Any = figure.subfigures(2, 1, height_ratios=[1.25, 1])
     top, bottom = parts
     axes = top.subplots()
-    width, colours = 0.26, ("#0b7a75", "#d17b0f", "#8d99ae")
+    width, colours = 0.2, ("#0b7a75", "#7fb7b2", "#d17b0f", "#8d99ae")
     for index, (name, measures) in enumerate(summary.items()):
         means, spreads = zip(*measures.values(), strict=True)
-        places = np.arange(len(measures)) + (index - 1) * width
+        places = np.arange(len(measures)) + (index - 1.5) * width
         bars = axes.bar(places, means, width * 0.94, yerr=spreads, capsize=3, label=name, color=colours[index])
         axes.bar_label(bars, fmt="%.0f", padding=2, fontsize=9)
     axes.set_xticks(np.arange(len(MEASURES)), MEASURES)
     axes.set_ylim(0, 105)
-    axes.set_ylabel("percent, test scenes")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    axes.set_ylabel("percent")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
     truth = read(scenes / "test.csv", classes=_classes(scenes), blank="negative", quiet=True)
     run = Run(next(result["run"] for result in results if result["name"] == CONTESTANTS[0].name))
     paths = [str(path) for path in truth.paths[:shown]]
-    bottom.suptitle("Tags PU-MLC predicts for test scenes: ✓ there, ✗ not there, – missed", fontsize=11)
+    bottom.suptitle("Tags auto predicts for test scenes: ✓ there, ✗ not there, – missed", fontsize=11)
     panels = bottom.subplots(1, shown)
     for panel, path, prediction, states in zip(panels, paths, run.predict(paths), truth.states(), strict=False):
         panel.imshow(Image.open(path), cmap="gray", vmin=0, vmax=255)

@@ -130,6 +130,15 @@ class LabelTable:
             code.update(part.tobytes())
         return code.hexdigest()
 
+    def contents(self) -> npt.NDArray[np.int64]:
+        """``(N,)`` number of the content of each image, in the order in which contents appear: copies share one."""
+        if self.hashes is None:
+            return np.arange(len(self))
+        numbers: dict[str | int, int] = {}
+        # An image that was not hashed is like no other.
+        keys = (content or row for row, content in enumerate(self.hashes))
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
     @property
     def paths(self) -> list[Path]:
         """Where each image lies."""

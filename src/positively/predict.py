@@ -21,7 +21,7 @@ from positively.errors import ConfigError, ImageError, MetricError, RunError, an
 from positively.features import extract
 from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
-from positively.models import Classifier
+from positively.models import Classifier, KernelHead
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
 from positively.runs.scoring import score, sigmoid
@@ -50,8 +50,28 @@ class Run:
     positively.errors.RunError: There is no run folder runs/none-such.
     """
 
-    def __init__(self, path: str | Path, backbone: nn.Module | None = None, device: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        backbone: nn.Module | None = None,
+        device: str | None = None,
+        *,
+        head: str | None = None,
+        precision: float | None = None,
+    ) -> None:
+        """Name a run.
+
+        Args:
+            path: The run folder.
+            backbone: The module it was trained with, if that came from Python.
+            device: Where to compute.
+            head: 'linear' takes the plain head that was solved beside a kernel's; by default the run's own.
+            precision: Give tags only where this share of them is expected to be right, in place of the run's own cuts.
+        """
+        if precision is not None and not 0 < precision <= 1:
+            raise ConfigError(f"{option('precision', precision)}: a share of right tags lies above 0 and up to 1.")
         self.folder = RunFolder(path)
+        self._head, self._precision = head, precision
         self._backbone = backbone
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -76,13 +96,32 @@ class Run:
 
     @cached_property
     def thresholds(self) -> npt.NDArray[np.float64]:
-        """Score from which on a class is predicted."""
-        return self.folder.read_thresholds(self.classes)
+        """Score from which on a class is predicted; infinite for a class that never is."""
+        if self._precision is None and self.head == self.model_config["head"]:
+            return self.folder.read_thresholds(self.classes)
+        cuts = self.folder.read_calibration(self.head).cuts(self._precision)
+        if self._precision is not None and not np.isfinite(cuts).any():
+            raise RunError(
+                f"No class of {self.path} is expected to be right in {100 * self._precision:g} % of its tags. Pass a "
+                f"lower {option('precision')}."
+            )
+        return cuts
+
+    @property
+    def head(self) -> str:
+        """The head that gives the scores."""
+        own = str(self.model_config["head"])
+        if self._head not in (None, own) and (self._head, own) != ("linear", "kernel"):
+            raise RunError(f"{self.path} has head '{own}' and no '{self._head}'.")
+        return self._head or own
 
     @cached_property
     def model(self) -> Classifier:
         """The network, ready for use."""
-        return load_model(self.folder, self.model_config, self._backbone).to(self.device)
+        model = load_model(self.folder, self.model_config, self._backbone)
+        if self.head == "linear" and isinstance(model.head, KernelHead):
+            model.replace_head(model.head.as_linear())
+        return model.to(self.device)
 
     def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
         """Scores N×C of a table's images, in the model's order of classes."""
@@ -137,7 +176,7 @@ class Run:
         skip_broken: bool = False,
         workers: int = 0,
     ) -> list[Prediction]:
-        """Tags of images (or of one): those whose score reaches their threshold, or the ``top`` best, best first."""
+        """Tags of images (or of one), best first: where scores reach thresholds, or the ``top`` best learned ones."""
         images = [images] if isinstance(images, str | Path) else images
         return list(self.stream(images, top=top, skip_broken=skip_broken, workers=workers))
 
@@ -177,7 +216,8 @@ class Run:
                 continue
             values = next(scores)
             order = np.argsort(-values, kind="stable")
-            chosen = order[:top] if top is not None else order[values[order] >= self.thresholds[order]]
+            learned = order[np.isfinite(self.thresholds[order])]
+            chosen = learned[:top] if top is not None else learned[values[learned] >= self.thresholds[learned]]
             yield Prediction(image, {self.classes[c]: float(values[c]) for c in chosen})
 
 

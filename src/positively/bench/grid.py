@@ -155,7 +155,7 @@ class Bench:
         result = self._result(
             job,
             config,
-            chosen={"start": start, "lr": rate, "tried": tried},
+            chosen={"start": start, "lr": rate, "epoch": outcome.epoch, "tried": tried},
             labels=outcome.labels,
             test=runner.measure(outcome),
             history=outcome.history,
@@ -194,11 +194,11 @@ class Bench:
         with self._held(path.stem, wait=True):
             tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
             for start, rate in job.candidates[len(tried) :]:
-                candidate = replace(config, start=start, lr=rate, holdout=_CHOICE_HOLDOUT)
+                candidate = replace(config, start=start, lr=rate, holdout=_CHOICE_HOLDOUT, refit=False)
                 work = None if config.depth == "probe" else self.out / "work" / f"{path.stem}-{start}-{rate:g}"
                 try:
                     outcome = runner.train(candidate, test=False, work=work)
-                    quality = outcome.history[-1]["holdout_map"]
+                    quality = outcome.history[outcome.epoch - 1]["holdout_map"]
                 except DivergedError:  # the loss is no longer a number: too fast for this row
                     quality = math.nan
                 tried.append({"start": start, "lr": rate, "mAP": None if math.isnan(quality) else quality})

@@ -4,8 +4,9 @@ The protocol of a cell, the same for every method:
 
 1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
    that does not use negatives never sees one.
-2. A tenth of the training images is held out. Thresholds are found on them with the labels the method may see. Their
-   complete labels serve the curves, which decide nothing.
+2. A tenth of the training images is held out. Epoch and thresholds are found on them with the labels the method may
+   see. Their complete labels serve the curves, which decide nothing. Then (at depth probe, or if asked) the method
+   learns once more from all training images, to that epoch.
 3. Nothing is chosen on the test images: no epoch, no threshold, no option.
 
 A cell is the training that ``positively train`` runs with the same configuration and seed.
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.bench.datasets import Dataset
+from positively.calibration import f1_thresholds
 from positively.errors import ConfigError
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.methods import METHODS, create_method
@@ -44,9 +46,14 @@ class Outcome:
 
     config: TrainConfig
     history: list[dict[str, float]]
+    epoch: int
+    """The epoch that was chosen, of those in the history."""
     labels: dict[str, int]
     thresholds: npt.NDArray[np.float64]
     test_logits: Logits | None
+    tuned_thresholds: npt.NDArray[np.float64] | None = None
+    """Thresholds that complete labels of the training images would give, by out-of-sample scores: what the method's own
+    are measured against."""
 
 
 class DatasetRunner:
@@ -88,24 +95,42 @@ class DatasetRunner:
             training = Training(
                 table, config, self.fabric, self.networks, complete=table, store=store, verbose=work is not None
             )
-            if not len(training.holdout):
+            if training.trainer.method.holds_out and not len(training.holdout):
                 raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
             thresholds = training.run()
             logits = training.score(self.dataset.test) if test else None
-        learned = training.train
+            tuned = _tuned_thresholds(training, table)
+        learned = training.learned
         labels = {"images": len(learned), "positives": learned.total(POSITIVE), "negatives": learned.total(NEGATIVE)}
-        return Outcome(config, training.trainer.history, labels, thresholds, logits)
+        return Outcome(config, training.history, training.epoch, labels, thresholds, logits, tuned)
 
     def measure(self, outcome: Outcome) -> dict[str, float]:
         """The measures of a training on the test images."""
         assert outcome.test_logits is not None
-        return measures(outcome.test_logits, self.dataset.test, outcome.thresholds)
+        found = measures(outcome.test_logits, self.dataset.test, outcome.thresholds)
+        if outcome.tuned_thresholds is not None:
+            tuned = measures(outcome.test_logits, self.dataset.test, outcome.tuned_thresholds)
+            found |= {"OF1_tuned": tuned["OF1"], "CF1_tuned": tuned["CF1"]}
+        return found
+
+
+def _tuned_thresholds(training: Training, complete: LabelTable) -> npt.NDArray[np.float64] | None:
+    scores = training.out_of_sample
+    if scores is None or not training.calibrated or len(scores) != len(complete):
+        return None
+    calibration = training.calibrated[training.config.head].calibration
+    return f1_thresholds(calibration.probabilities(scores), complete.states())
 
 
 def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:
-    """mAP, and OF1 and CF1 at these thresholds, at 0.5 and at the oracle's: fractions."""
+    """The measures of scores, most of them fractions.
+
+    mAP; OF1 and CF1 at these thresholds, at 0.5 and at the oracle's; tags given, and the sum of the scores, as
+    multiples of the true number of tags: 1 is right.
+    """
     scores, states = sigmoid(logits), table.states()
     judged, oracle = evaluate(scores, states, table.classes, thresholds), oracle_f1(scores, states)
+    known, true = states != 0, max(int((states == POSITIVE).sum()), 1)
     return {
         "mAP": judged.mean_average_precision,
         "OF1": judged.f1.overall_f1,
@@ -114,4 +139,6 @@ def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> di
         "CF1_half": judged.f1_at_half.class_f1,
         "OF1_oracle": oracle.overall_f1,
         "CF1_oracle": oracle.class_f1,
+        "tags_given": float(((scores >= np.asarray(thresholds)) & known).sum() / true),
+        "sum_of_scores": float(scores[known].sum() / true),
     }

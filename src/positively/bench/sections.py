@@ -10,7 +10,7 @@ from positively.bench.datasets import Dataset
 from positively.bench.figures import epoch_curves, imbalance, map_over_noise, map_over_ratio, temperature_curves
 from positively.bench.results import Result, select
 from positively.bench.suite import Suite
-from positively.bench.tables import curves, sweep, table_1, table_3
+from positively.bench.tables import MEASURE_NAMES, curves, sweep, table_1, table_3
 from positively.report.page import Picture, Section, slug
 from positively.report.tables import Table
 
@@ -74,7 +74,10 @@ def _tables(suite: Suite, results: Sequence[Result], dataset: str, depth: str) -
             sweep(results, dataset, depth, over="noise", at=ratio, title=f"{title}, {100 * ratio:g} % known, mAP")
             for ratio in suite.ratios
         ]
-    tables = [sweep(results, dataset, depth, title=f"{title}, mAP on test")]
+    tables = [
+        sweep(results, dataset, depth, measure=measure, title=f"{title}, {MEASURE_NAMES[measure]} on test")
+        for measure in suite.measures
+    ]
     for key, what in _curve_keys(suite):
         for ratio in suite.ratios:
             known = f"{title}, {what}, {100 * ratio:g} % known"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from positively.bench.results import MEASURES, Result, Spread, select, spread
+from positively.bench.results import MEASURES, MORE_MEASURES, Result, Spread, select, spread
 from positively.errors import ConfigError, RunError, and_more
 
 Axis = Literal["ratio", "noise"]
@@ -39,11 +39,12 @@ def per_seed(results: Iterable[Result], measure: str, ratios: Sequence[float]) -
 
     Args:
         results: Of one row, dataset, depth and noise.
-        measure: One of ``MEASURES``.
+        measure: One of ``MEASURES`` or ``MORE_MEASURES``.
         ratios: Known ratios to average over; one of them gives the measure itself.
     """
-    if measure not in MEASURES:
-        raise ConfigError(f"'{measure}' is not measured by a bench; there are {', '.join(MEASURES)}.")
+    if measure not in (*MEASURES, *MORE_MEASURES):
+        known = ", ".join((*MEASURES, *MORE_MEASURES))
+        raise ConfigError(f"'{measure}' is not measured by a bench; there are {known}.")
     found: dict[int, dict[float, float]] = {}
     seen = set()
     for result in results:
@@ -83,7 +84,7 @@ def over_axis(
         depth: Whose results.
         rows: Names of the rows, in this order; those there are, unless told.
         over: What changes from column to column.
-        measure: One of ``MEASURES``.
+        measure: One of ``MEASURES`` or ``MORE_MEASURES``.
         at: What stays: the noise (0 unless told) over ratios; the ratio over noise (unless told, the one that was
             measured with noise).
     """

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from positively.bench.tables import MEASURE_NAMES
 from positively.errors import ConfigError
 from positively.methods import METHODS
 from positively.recipes import Recipe, read_recipe
@@ -60,6 +61,8 @@ class Suite:
     noises: tuple[float, ...] = (0.0,)
     show: Literal["table1", "table3", "ratio", "noise", "curves", "temperature"] = "ratio"
     """As the paper's Table 1 or 3, as rows × ratio or × noise, as curves over epochs, or as spread and τ an epoch."""
+    measures: tuple[str, ...] = ("mAP",)
+    """What is shown by ratio, a table each."""
     depths: tuple[str, ...] = ("probe", "tail", "finetune")
     """Depths at which there is something to measure."""
     claims: tuple[Comparison, ...] = ()
@@ -85,7 +88,7 @@ def read_suite(name: str) -> Suite:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         rows = tuple(Row(name=row, **(said or {})) for row, said in values.pop("rows").items())
         claims = tuple(Comparison(**said) for said in values.pop("claims", ()))
-        values |= {key: tuple(values[key]) for key in ("ratios", "noises", "depths") if key in values}
+        values |= {key: tuple(values[key]) for key in ("ratios", "noises", "depths", "measures") if key in values}
         suite = Suite(name=path.stem, rows=rows, claims=claims, **values)
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} is no suite (title, rows, ratios …): {error}.") from None
@@ -102,6 +105,9 @@ def _check(suite: Suite, path: Path) -> None:
             if name not in known or name in _SET_BY_THE_GRID:
                 why = "is set by the grid" if name in known else "is no option of 'positively train'"
                 raise ConfigError(f"{path}: row '{row.name}': '{name}' {why}.")
+    unknown = [measure for measure in suite.measures if measure not in MEASURE_NAMES]
+    if unknown:
+        raise ConfigError(f"{path}: there is no measure {unknown[0]!r}; there are {', '.join(MEASURE_NAMES)}.")
     names = {row.name for row in suite.rows}
     for claim in suite.claims:
         for side in (claim.higher, claim.lower):

@@ -16,6 +16,10 @@ NOTHING = "–"
 
 MEASURE_NAMES = {
     "mAP": "mAP",
+    "OF1_tuned": "OF1 at cuts tuned on complete labels",
+    "CF1_tuned": "CF1 at cuts tuned on complete labels",
+    "tags_given": "tags given, of the true number",
+    "sum_of_scores": "sum of scores, of the true number",
     "OF1": "OF1",
     "CF1": "CF1",
     "OF1_half": "OF1 at 0.5",

@@ -22,6 +22,7 @@ def parser() -> Parser:
     made.add_argument(
         "--out", type=str | None, default=None, help="JSON file; default: evaluation.json in the run folder"
     )
+    made.add_run_use()
     made.add_argument("--workers", type=int, default=0, help="processes that read images")
     made.add_plugin()
     made.add_group(ReadOptions)
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
     if values.plugin:
         load_plugin(values.plugin)
-    run = Run(values.run)
+    run = Run(values.run, head=values.head, precision=values.precision)
     table, notes = read_labels(values.table, take(ReadOptions, values), classes=run.classes)
     logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)

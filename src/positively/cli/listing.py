@@ -14,6 +14,9 @@ def list_method(name: str, plugin: str | None) -> None:
     """Print the options of a method."""
     if plugin:
         load_plugin(plugin)
+    if name == "auto":
+        print("auto is closed-form where the backbone is frozen, else pu-mlc, then the closed form on its features.")
+        name = "closed-form"
     _list(f"method {name}", "--options", METHODS[name].Options)
     for depth in METHODS[name].depths:
         chosen = ", ".join(f"{option} {value}" for option, value in METHODS[name].defaults(depth, {}).items())

@@ -49,6 +49,18 @@ class Parser(ArgumentParser):
         text = "Python file that registers methods, losses or heads of your own"
         self.add_argument("--plugin", type=str | None, default=None, help=text)
 
+    def add_run_use(self) -> None:
+        """Options of every verb that uses a run: which head, and how sure it has to be."""
+        self.add_argument(
+            "--precision",
+            type=float | None,
+            default=None,
+            help="give only tags of which this share is expected to be right, such as 0.8; default: the run's own cuts",
+        )
+        self.add_argument(
+            "--head", type=str | None, default=None, help="'linear': the plain head that was solved beside the kernel's"
+        )
+
     def add_recipe(self) -> None:
         """Add the option that takes a recipe of the paper as defaults."""
         self.add_argument("--recipe", type=str | None, default=None, help="a published experiment: its name, or a file")

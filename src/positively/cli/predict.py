@@ -21,7 +21,8 @@ def parser() -> Parser:
     made.add_argument("run", type=str, help="run folder")
     made.add_argument("images", nargs="+", type=str, help="image files or folders")
     made.add_argument("--out", type=str | None, default=None, help="write a .csv or .jsonl file in place of printing")
-    made.add_argument("--top", type=int | None, default=None, help="this many best tags, whatever the thresholds say")
+    made.add_argument("--top", type=int | None, default=None, help="this many best tags, whatever the cuts say")
+    made.add_run_use()
     made.add_switch("skip_broken", help="leave unreadable images without tags, and name them, in place of stopping")
     made.add_argument("--workers", type=int, default=0, help="processes that read images")
     made.add_plugin()
@@ -38,7 +39,8 @@ def main(arguments: list[str]) -> int:
     if values.plugin:
         load_plugin(values.plugin)
     images = find_images(values.images)
-    predictions = Run(values.run).stream(images, top=values.top, skip_broken=values.skip_broken, workers=values.workers)
+    run = Run(values.run, head=values.head, precision=values.precision)
+    predictions = run.stream(images, top=values.top, skip_broken=values.skip_broken, workers=values.workers)
     if values.out is None:
         for prediction in predictions:
             print(_line(prediction))

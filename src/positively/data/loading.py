@@ -136,6 +136,22 @@ class FeatureRows(Protocol):
     def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]: ...
 
 
+class SelectedRows:
+    """Some rows of features, read when they are asked for."""
+
+    def __init__(self, features: FeatureRows, places: npt.NDArray[np.int64]) -> None:
+        self._features, self._places = features, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]:
+        return self._features[self._places[rows]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(self._features[self._places], dtype=dtype)
+
+
 class FeatureDataset(Dataset[Any]):
     """Features of a table's images, held in memory or mapped from disk.
 
@@ -150,6 +166,11 @@ class FeatureDataset(Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def inputs(self) -> FeatureRows:
+        """Features in the order of the table: an array, or what gives rows of those that are mapped from disk."""
+        is_mapped = not isinstance(self.features, np.ndarray)
+        return SelectedRows(self.features, self.places) if is_mapped else self.features[self.places]
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch:
         """One whole batch."""

@@ -9,6 +9,7 @@ from typing import Any
 from positively.errors import ConfigError
 from positively.losses import LOSSES
 from positively.methods.base import Method
+from positively.methods.closed_form import ClosedForm
 from positively.methods.large_loss import LargeLossPermanent
 from positively.methods.loss_method import LossMethod, method_of_loss
 from positively.methods.prototype import PrototypeMethod
@@ -50,6 +51,7 @@ def _method_of_loss(name: str) -> type[LossMethod]:
 
 
 METHODS = MethodRegistry("method")
+METHODS.register("closed-form")(ClosedForm)
 METHODS.register("pu-mlc")(PUMLCMethod)
 METHODS.register("vpu")(VPUMethod)
 METHODS.register("upu")(UPUMethod)

@@ -5,6 +5,7 @@ from positively.models.classifier import Classifier, Depth, Trainable, create_cl
 from positively.models.heads import (
     HEADS,
     Head,
+    KernelHead,
     LinearHead,
     SemanticGraphHead,
     Start,
@@ -22,6 +23,7 @@ __all__ = [
     "Classifier",
     "Depth",
     "Head",
+    "KernelHead",
     "LgConv",
     "LinearHead",
     "SemanticGraphHead",

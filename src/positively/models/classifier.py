@@ -109,6 +109,12 @@ class Classifier(Trainable):
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
         self.train()
 
+    def replace_head(self, head: Head) -> None:
+        """Take another head that pools as this one does."""
+        self.head = head
+        if self._parts is not None:
+            self._parts[1].head = head
+
     @property
     def backbone_learns(self) -> bool:
         """Whether any parameter of the backbone is to be trained."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import platform
 import sys
@@ -20,7 +21,10 @@ import numpy.typing as npt
 import torch
 import yaml
 from filelock import FileLock
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
+from positively.calibration import CalibratedScores
 from positively.errors import RunError, option
 from positively.files import is_temporary, write_json, write_text, write_with
 from positively.runs.locking import LOCK, lock_folder, make_folder, unlock_folder
@@ -41,6 +45,8 @@ class RunFolder:
         self.weights = self.path / "model.safetensors"
         self.model = self.path / "config.json"
         self.thresholds = self.path / "thresholds.json"
+        self.calibration = self.path / "calibration.safetensors"
+        self.out_of_sample = self.path / "out-of-sample.safetensors"
         self.images = self.path / "images.csv"
         self.card = self.path / "README.md"
         self._lock: FileLock | None = None
@@ -144,18 +150,55 @@ class RunFolder:
             return {row["hash"]: row["image"] for row in csv.DictReader(file)}
 
     def write_thresholds(self, classes: tuple[str, ...], thresholds: npt.NDArray[np.float64]) -> None:
-        """Write one threshold a class."""
-        write_json(self.thresholds, dict(zip(classes, thresholds.tolist(), strict=True)))
+        """Write one threshold a class; null for a class that is never predicted."""
+        limits = [value if math.isfinite(value) else None for value in thresholds.tolist()]
+        write_json(self.thresholds, dict(zip(classes, limits, strict=True)))
 
     def read_thresholds(self, classes: list[str]) -> npt.NDArray[np.float64]:
         """One threshold a class, in the order of ``classes``."""
         try:
             known = json.loads(self.thresholds.read_text(encoding="utf-8"))
-            return np.array([known[name] for name in classes], dtype=np.float64)
+            limits = [math.inf if known[name] is None else known[name] for name in classes]
+            return np.array(limits, dtype=np.float64)
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(
                 f"{self.thresholds} does not give each class a threshold ({error}). Mend it, or train the run again."
             ) from None
+
+    def write_calibration(self, calibrated: Mapping[str, CalibratedScores]) -> None:
+        """Write what scores mean, by head."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for head, found in calibrated.items():
+            arrays |= found.to_arrays(head)
+        write_with(self.calibration, lambda temporary: save_file(arrays, temporary))
+
+    def read_calibration(self, head: str) -> CalibratedScores:
+        """What the scores of a head mean."""
+        if not self.calibration.exists():
+            raise RunError(
+                f"{self.path} has no probabilities: its method gives scores only. Train with "
+                f"{option('method', 'auto')}."
+            )
+        try:
+            return CalibratedScores.from_arrays(head, load_file(self.calibration))
+        except (SafetensorError, KeyError):
+            raise RunError(f"{self.calibration} is damaged, or has nothing about head '{head}'.") from None
+
+    def write_out_of_sample(self, scores: npt.NDArray[np.float32], states: npt.NDArray[np.int8]) -> None:
+        """Write scores N×C of labels that did not shape them, and these labels, in the order of the images' file."""
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "scores": np.ascontiguousarray(scores),
+            "states": np.ascontiguousarray(states),
+        }
+        write_with(self.out_of_sample, lambda temporary: save_file(arrays, temporary))
+
+    def read_out_of_sample(self) -> tuple[list[str], npt.NDArray[np.float32]] | None:
+        """Images of the run and their out-of-sample scores, if it has any."""
+        if not self.out_of_sample.exists():
+            return None
+        scores = load_file(self.out_of_sample)["scores"]
+        with self.images.open(encoding="utf-8", newline="") as file:  # copies have one hash, so that names count here
+            return [row["image"] for row in csv.DictReader(file)][: len(scores)], scores
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last checkpoint in one step."""

@@ -135,11 +135,18 @@ def _class_digest(classes: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps(list(classes)).encode()).hexdigest()
 
 
-def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, history: list[dict[str, float]]) -> None:
-    """Write the model card: what the model is, what it learned from, what its scores mean."""
-    last = history[-1] if history else {}
-    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in last.items())
-    given = ", ".join(f"{name} {value}" for name, value in config["options"].items()) or "as published"
+_PROBABILITIES = """Scores are probabilities that an image carries a tag, found from labels the classifier did not see
+(`calibration.safetensors`). A tag is given where its probability reaches the class's cut (`thresholds.json`: the
+largest expected F1; null for a class that could not be learned)."""
+_SCORES = """A tag is predicted where its score reaches the class's threshold (`thresholds.json`), found on images held
+out from training. Scores order images by how likely they carry a tag; they are not probabilities."""
+
+
+def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, epoch: Mapping[str, float]) -> None:
+    """Write the model card: what the model is, what it learned from, what it measured in its ``epoch``."""
+    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in epoch.items())
+    given = ", ".join(f"{name} {value}" for name, value in config["options"].items()) or "the defaults"
+    meaning = _PROBABILITIES if folder.calibration.exists() else _SCORES
     write_text(
         folder.card,
         f"""# {folder.path.name}
@@ -150,13 +157,12 @@ seed {config["seed"]}.
 
 Learned from {trained_on}.
 
-A tag is predicted where its score reaches the class's threshold (`thresholds.json`), found on images held out from
-training. Scores order images by how likely they carry a tag; they are not probabilities.
+{meaning}
 
     positively predict {folder.path} photo.jpg
     positively evaluate {folder.path} test.csv --blank negative
 
-The last epoch:
+Measured in training:
 
 | measure | value |
 |---|---|

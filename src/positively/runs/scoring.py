@@ -33,6 +33,7 @@ def score(
     workers: int = 0,
     progress: Callable[[int], None] | None = None,
     all_processes: bool = True,
+    columns: int | None = None,
 ) -> Logits:
     """Logits N×C of a dataset, in the table's order.
 
@@ -46,6 +47,7 @@ def score(
         workers: Processes that read images ahead.
         progress: Called with the number of images just done.
         all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
+        columns: How many numbers the network gives an image, if not one a class.
     """
     rank, world = (distributed.rank(), distributed.world_size()) if all_processes else (0, 1)
     was_training = network.training
@@ -57,7 +59,7 @@ def score(
         if progress:
             progress(len(batch.rows))
     network.train(was_training)
-    classes = len(dataset.table.classes)
+    classes = len(dataset.table.classes) if columns is None else columns
     all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)]).to(device)
     all_logits = torch.cat([*logits, torch.empty(0, classes, device=device)])
     if world > 1:

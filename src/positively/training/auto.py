@@ -1,5 +1,6 @@
 """What 'auto' means: every choice left open, made from the table, the machine and the depth, and said aloud."""
 
+import math
 import os
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,15 +20,18 @@ T = TypeVar("T")
 
 _EPOCHS = {"probe": 30, "tail": 6, "finetune": 20}
 _BATCH = {"probe": 256, "tail": 64, "finetune": 64}
+# Of a head that learns alone: fewer leave a table of 300 to 1,000 photos half learned (docs/decisions.md).
+_FEWEST_PROBE_STEPS = 200
 _RATE = {"probe": 1e-3, "tail": 3e-4, "finetune": 1e-4}
 
 
-def check_config(config: TrainConfig) -> None:
+def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
     """Refuse values that cannot work, and names nobody knows: before any image is decoded."""
     for name, kind in kinds_of(TrainConfig).items():
         check_value(option(name), getattr(config, name), kind)
-    create_method(config.method, **config.options)
-    head = _pick(config.head, METHODS[config.method].head or "linear")
+    method = pick_method(config, own_backbone)
+    create_method(method, **config.options)
+    head = _pick(config.head, METHODS[method].head or "linear")
     check_options(f"Head '{head}'", config.head_options, kinds_of(head_options(head)))
     check_weights(config.weights)
     if config.depth == "probe" and config.lgconv:
@@ -49,6 +53,15 @@ def check_config(config: TrainConfig) -> None:
         )
 
 
+def pick_method(config: TrainConfig, own_backbone: bool = False) -> str:
+    """The method that 'auto' is: the closed form where features of a frozen backbone are learned from, else PU-MLC."""
+    if config.method != "auto":
+        return config.method
+    is_frozen = config.depth in ("auto", "probe") and config.weights != "none" and not own_backbone
+    learns_inside = config.lgconv or config.learn_stages
+    return "closed-form" if is_frozen and not learns_inside and config.head in ("auto", "kernel") else "pu-mlc"
+
+
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
     """Fill in everything that was left open.
 
@@ -58,31 +71,51 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
         device: What it is trained on.
         own_backbone: Whether the backbone is a module from Python, of which nobody knows whether it was ever trained.
     """
-    check_config(config)
+    check_config(config, own_backbone)
     if not own_backbone and config.backbone != "auto":
         find_backbone(config.backbone)
     on_gpu = device.type != "cpu"
-    method = METHODS[config.method]
+    method_name = pick_method(config, own_backbone)
+    method = METHODS[method_name]
+    was_open = config.method == "auto"
+    config = replace(config, method=method_name)
     depth = _depth(config, method, on_gpu, own_backbone)
     if depth != "finetune" and config.weights == "none" and not own_backbone:
         raise ConfigError(
             f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with {option('weights', 'none')} it "
             f"would be random. Pass {option('depth', 'finetune')}, or pretrained weights."
         )
-    check_config(replace(config, depth=depth))  # now that the depth is known
-    machine = replace(
+    check_config(replace(config, depth=depth), own_backbone)  # now that the depth is known
+    if own_backbone and config.refit and depth != "probe":
+        raise ConfigError(
+            "A backbone of your own is trained as it is, and a refit would begin with weights that have learned. Leave "
+            f"{option('refit')} out, or pass {option('depth', 'probe')}."
+        )
+    solve_head = _default(config.solve_head, was_open and depth != "probe")
+    if solve_head and config.refit:
+        raise ConfigError(
+            f"A head is solved for by the images held out, and a refit learns from them: pass either "
+            f"{option('solve_head', True)} or {option('refit', True)}."
+        )
+    own_val = table.splits is not None and "val" in table.splits
+    batch_size, epochs = _steps(depth, _count_training_images(table, config.holdout))
+    chosen = replace(
         config,
         depth=depth,
         backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
         image_size=config.image_size or (448 if on_gpu else 224),
         precision=_pick(config.precision, precision_for(device.type)),
         workers=_default(config.workers, _workers(on_gpu, len(table))),
+        batch_size=_default(config.batch_size, batch_size),
+        epochs=1 if method.is_solver else _default(config.epochs, epochs),
+        solve_head=solve_head and not method.is_solver,
+        refit=False if config.refit is None and (own_val or solve_head) else config.refit,
     )
-    return _fill(machine, method, depth)
+    return _fill(chosen, method, depth)
 
 
 def resolve_defaults(config: TrainConfig) -> TrainConfig:
-    """What a resolved configuration would be if it named no more than its method, network, depth and machine."""
+    """What a resolved configuration would be if it named no more than its method, network, depth, machine and steps."""
     plain = TrainConfig(
         method=config.method,
         depth=config.depth,
@@ -90,6 +123,8 @@ def resolve_defaults(config: TrainConfig) -> TrainConfig:
         weights=config.weights,
         image_size=config.image_size,
         precision="32-true",
+        batch_size=config.batch_size,
+        epochs=config.epochs,
     )
     return _fill(plain, METHODS[config.method], _resolved_depth(config))
 
@@ -99,6 +134,11 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
     head = _pick(config.head, method.head or "linear")
     if method.head is not None and head != method.head:
         raise ConfigError(f"Method '{config.method}' brings its own head, '{method.head}', and takes no '{head}'.")
+    if HEADS[head].is_solved and not method.is_solver:
+        raise ConfigError(
+            f"Head '{head}' is solved for, and method '{config.method}' takes steps. Pass {option('method', 'auto')}, "
+            f"or {option('head', 'linear')}."
+        )
     random_weights = config.weights == "none"
     return replace(
         config,
@@ -107,20 +147,40 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
         learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
         start=_pick(config.start, default_start(depth, head)),
-        epochs=_default(config.epochs, 1 if method.is_solver else _EPOCHS[depth]),
-        batch_size=_default(config.batch_size, _BATCH[depth]),
         lr=_default(config.lr, 1e-3 if random_weights else _RATE[depth]),
         ema=_default(config.ema, 0.9997 if depth == "finetune" and not method.is_solver else 0.0),
         augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
+        solve_head=_default(config.solve_head, False),
+        restore_best=_default(config.restore_best, depth == "probe" and not method.is_solver),
+        refit=_default(config.refit, depth == "probe" and not method.is_solver),
     )
+
+
+def _count_training_images(table: LabelTable, holdout: float) -> int:
+    """Images that are learned from while some are held out."""
+    if table.splits is None:
+        return round(len(table) * (1 - holdout))
+    images = sum(split in ("train", "") for split in table.splits)
+    return images if "val" in table.splits else round(images * (1 - holdout))
+
+
+def _steps(depth: Depth, images: int) -> tuple[int, int]:
+    """Images in a step, and epochs: where a head learns alone, enough of them for a small table too.
+
+    The batch stays large, for a PU loss takes its statistics over it, and divides the table, so that none is left over.
+    """
+    if depth != "probe":
+        return _BATCH[depth], _EPOCHS[depth]
+    steps = max(round(images / _BATCH[depth]), 1)
+    return max(images // steps, 2), max(math.ceil(_FEWEST_PROBE_STEPS / steps), _EPOCHS[depth])
 
 
 def _depth(config: TrainConfig, method: type[Method], on_gpu: bool, own_backbone: bool) -> Depth:
     depth: Depth
     if config.depth != "auto":
         depth = config.depth
-    elif own_backbone or (on_gpu and "finetune" in method.depths):
-        depth = "finetune"  # an own module may never have been trained: frozen, it would be noise
+    elif own_backbone or config.weights == "none" or (on_gpu and "finetune" in method.depths):
+        depth = "finetune"  # what was never trained (and an own module may not have been) would be noise if frozen
     else:
         depth = "probe" if "probe" in method.depths else method.depths[0]
     if depth not in method.depths:
@@ -143,14 +203,28 @@ def possible_starts(head: str) -> tuple[Start, ...]:
     return ("default",) if HEADS[head].last_layer is Head.last_layer else ("default", "prior")
 
 
+_OF_STEPS = {"epochs", "batch_size", "lr", "ema", "start", "augment", "restore_best", "refit", "freeze_batchnorm"}
+_OF_STEPS |= {"solve_head"}
+
+
 def choices(before: TrainConfig, after: TrainConfig) -> str:
-    """One line that says what was chosen: ``depth probe, backbone …``."""
-    told = []
+    """What was chosen, and why this method: ``depth probe, backbone …``; of a method that solves, nothing of steps."""
+    solves = METHODS[after.method].is_solver
+    listed = []
     for entry in fields(before):
         chosen = getattr(after, entry.name)
-        if getattr(before, entry.name) != chosen:
-            told.append(f"{entry.name} {chosen:g}" if isinstance(chosen, float) else f"{entry.name} {chosen}")
-    return ", ".join(told)
+        is_news = getattr(before, entry.name) != chosen and chosen is not False
+        if is_news and not (solves and entry.name in _OF_STEPS):
+            listed.append(f"{entry.name} {chosen:g}" if isinstance(chosen, float) else f"{entry.name} {chosen}")
+    reason = ""
+    if before.method == "auto":
+        reason = (
+            " Features of the frozen backbone are stored, so that every class is solved for at once, without steps and "
+            "without holding images out."
+            if solves
+            else " More than a head on stored features is to learn, so that the paper's method is taken, step by step."
+        )
+    return f"Chosen: {', '.join(listed)}.{reason}"
 
 
 def _pick(value: Any, otherwise: Any) -> Any:

@@ -28,7 +28,7 @@ class ModelOptions:
     head: str = "auto"
     """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
     head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
-    weights), or one of your own; 'auto' is what the method needs, else linear."""
+    weights), 'kernel' (the closed form's), or one of your own; 'auto' is what the method needs, else linear."""
     head_options: dict[str, Any] = field(default_factory=dict)
     """Options of the head, such as --head-options.pooling max; `positively check --head NAME` lists them."""
     lgconv: bool = False
@@ -44,9 +44,10 @@ class ModelOptions:
 class MethodOptions:
     """The method."""
 
-    method: str = "pu-mlc"
-    """pu-mlc, vpu, upu, nnpu, bce (known labels only), assume-negative (unknown labels called negative), ll-cp,
-    prototype, or one of your own."""
+    method: str = "auto"
+    """'auto' (closed-form where the backbone is frozen, else pu-mlc), closed-form (least-squares density ratios, solved
+    at once), pu-mlc (the paper's), vpu, upu, nnpu, bce (known labels only), assume-negative (unknown labels called
+    negative), ll-cp, prototype, or one of your own."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
@@ -77,7 +78,7 @@ class LearningOptions:
     """Learning."""
 
     epochs: Count | None = None
-    """Epochs the schedule is made for."""
+    """Epochs the schedule is made for; default: enough for the size of the table."""
     stop_epoch: Count | None = None
     """Stop after this epoch, before the schedule ends (the paper's recipe does)."""
     batch_size: Annotated[int, Range(minimum=2)] | None = None
@@ -100,6 +101,15 @@ class LearningOptions:
     """Random changes of training images: 'flip', 'crop' (the paper's: five crop sizes, and flip), or 'none'."""
     holdout: Decay = 0.1
     """Share of the training images held out to find thresholds and watch progress (a 'val' split is used first)."""
+    restore_best: bool | None = None
+    """Use the weights of the epoch that was best on the images held out, by holdout_pu, which needs no negatives, in
+    place of the last one's; default: at depth 'probe'."""
+    solve_head: bool | None = None
+    """Once the network has learned, solve its head in closed form on its features, and use that if tags held out rank
+    higher by it; default: with method 'auto'."""
+    refit: bool | None = None
+    """Once epoch and thresholds are found, train again on all images, those held out included, to the same epoch;
+    default: at depth 'probe', unless the table names its own 'val' images. A method that solves takes no steps."""
     seed: Index = 0
     """Seed of everything random."""
 

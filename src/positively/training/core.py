@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import choose_thresholds, few_positives
+from positively.calibration import CalibratedScores, choose_thresholds, few_positives
 from positively.errors import ConfigError, TableError, option
-from positively.labels import POSITIVE, LabelTable
+from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
 from positively.methods import create_method
 from positively.runs.scoring import Logits, sigmoid
 from positively.training.config import TrainConfig
 from positively.training.holdout import split_rows
 from positively.training.networks import Networks
+from positively.training.solving import solve_head
 from positively.training.trainer import CheckpointStore, Trainer
 
 if TYPE_CHECKING:
@@ -57,18 +59,17 @@ class Training:
         if method.needs_negatives and not seen.has_negatives:
             raise ConfigError(
                 f"Method '{config.method}' learns from known negatives, and {seen.source} has none. If its tags are "
-                f"complete, pass {option('blank', 'negative')}; otherwise take {option('method', 'pu-mlc')}."
+                f"complete, pass {option('blank', 'negative')}; otherwise take {option('method', 'auto')}."
             )
-        train_rows, holdout_rows = split_rows(seen, config.holdout, config.seed)
+        train_rows, holdout_rows = split_rows(seen, config.holdout if method.holds_out else 0.0, config.seed)
         self.train, self.holdout = seen.select(train_rows), seen.select(holdout_rows)
         if not self.train.total(POSITIVE):
             raise TableError(f"{seen.source}: none of the {len(self.train)} training images carries a known tag.")
         if verbose:
             _describe(self.train, self.holdout, config.method, method.uses_negatives)
         self.classifier = networks.classifier(config, self.train)
-        judged = self.holdout if complete is None else complete.select(holdout_rows)
         used = np.sort(np.concatenate([train_rows, holdout_rows]))
-        source = seen.select(used)
+        self.seen = source = seen.select(used)
         places = [np.searchsorted(used, rows) for rows in (train_rows, holdout_rows)]
         self.trainer = Trainer(
             fabric,
@@ -76,15 +77,63 @@ class Training:
             method,
             self.classifier.trainable,
             networks.dataset(self.classifier, config, self.train, source=source, places=places[0], augment=True),
-            networks.dataset(self.classifier, config, judged, source=source, places=places[1]),
+            networks.dataset(self.classifier, config, self.holdout, source=source, places=places[1]),
             store,
             verbose,
+            None if complete is None else complete.select(holdout_rows).states(),
         )
         self.resumed = self.trainer.restore()
+        self.history: list[dict[str, float]] = []
+        """One row an epoch, with what was measured on the images held out."""
+        self.epoch = 0
+        """The epoch whose weights are used."""
+        self.calibrated: dict[str, CalibratedScores] = {}
+        """What scores mean, by head, if the method can tell."""
+        self.out_of_sample: npt.NDArray[np.float32] | None = None
+        """Scores of the training images, then of those held out, each by labels other than its own."""
+
+    @property
+    def learned(self) -> LabelTable:
+        """What the weights learned from: the training images, and after a refit those held out as well."""
+        return self.trainer.table
 
     def run(self) -> npt.NDArray[np.float64]:
         """Train, and find the threshold of each class on the held-out images (all, where none are held out)."""
         self.trainer.run()
+        self.history, self.epoch = self.trainer.history, self.trainer.chosen_epoch
+        if self.trainer.verbose and self.epoch < len(self.history):
+            logger.info(f"The weights of epoch {self.epoch} are used, the best on the images held out.")
+        self.calibrated, self.out_of_sample = self.trainer.method.calibrated(), self.trainer.method.out_of_sample()
+        if self.config.solve_head:
+            self.calibrated, self.out_of_sample = solve_head(self)
+            if self.calibrated:
+                self.config = replace(self.config, head="kernel", head_options=dict(self.classifier.head.saved_options))
+        thresholds = self.calibrated[self.config.head].cuts() if self.calibrated else self._thresholds()
+        if self.config.refit and len(self.holdout) and not self.trainer.method.is_solver:
+            self.trainer = self._refit(self.trainer.fabric, self.trainer.store, self.trainer.verbose)
+            self.trainer.restore()
+            self.trainer.run()
+        return thresholds
+
+    def _refit(self, fabric: Fabric, store: CheckpointStore | None, verbose: bool) -> Trainer:
+        """A training on all images, to the epoch that was chosen; what was found on the images held out stays."""
+        config, seen = replace(self.config, stop_epoch=self.epoch), self.seen
+        if verbose:
+            logger.info(f"Learning again from all {len(seen):,} images, to epoch {self.epoch}.")
+        self.classifier = self.networks.classifier(config, seen)
+        nothing = np.zeros(0, dtype=np.int64)
+        return Trainer(
+            fabric,
+            config,
+            create_method(config.method, **config.options),
+            self.classifier.trainable,
+            self.networks.dataset(self.classifier, config, seen, augment=True),
+            self.networks.dataset(self.classifier, config, seen.select(nothing), source=seen, places=nothing),
+            RefitStore(store) if store else None,
+            verbose and config.depth != "probe",  # a head is trained in seconds
+        )
+
+    def _thresholds(self) -> npt.NDArray[np.float64]:
         held_out = len(self.holdout) > 0
         logits = self.trainer.score(self.trainer.holdout if held_out else self.trainer.dataset)
         states = (self.holdout if held_out else self.train).states()
@@ -99,6 +148,25 @@ class Training:
     def score(self, table: LabelTable) -> Logits:
         """Logits of another table's images, by the trained weights."""
         return self.trainer.score(self.networks.dataset(self.classifier, self.config, table))
+
+
+class RefitStore:
+    """Where a refit leaves its checkpoints: inside that of the finished training it belongs to."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.store, self.path = store, store.path
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The refit's last checkpoint. A training that goes on writes over it: it may choose another epoch."""
+        refit: dict[str, Any] | None = (self.store.load_checkpoint() or {}).get("refit")
+        return refit
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Put it beside the first training's state."""
+        self.store.save_checkpoint({**(self.store.load_checkpoint() or {}), "refit": state})
+
+    def write_metrics(self, history: list[dict[str, float]]) -> None:
+        """Nothing is held out: what was measured is the first training's."""
 
 
 def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
@@ -116,9 +184,10 @@ def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
 def _describe(train: LabelTable, holdout: LabelTable, method: str, uses_negatives: bool) -> None:
     if train.has_negatives and not uses_negatives:
         logger.info(f"Method '{method}' learns from positive labels alone; the known negatives serve thresholds only.")
+    negatives = f" and {train.total(NEGATIVE):,} negative" if train.has_negatives and uses_negatives else ""
     logger.info(
-        f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive labels; {len(holdout):,} images held "
-        "out."
+        f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive{negatives} labels; {len(holdout):,} "
+        "images held out."
     )
     if len(holdout):
         logger.info("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")

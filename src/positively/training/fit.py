@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import nn
 
 from positively.data.overlap import with_hashes
@@ -23,6 +24,7 @@ from positively.training.auto import choices, resolve
 from positively.training.config import TrainConfig
 from positively.training.core import Training
 from positively.training.networks import Networks
+from positively.training.outcome import describe_outcome
 from positively.training.runtime import launch, preserved_random_state
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def train(
         load_plugin(config.plugin)
     fabric = fabric or launch(config)
     asked, config = config, resolve(config, table, fabric.device, own_backbone=backbone is not None)
-    logger.info(f"Chosen: {choices(asked, config)}.")
+    logger.info(choices(asked, config))
     with _opened(config, f"{Path(table.source).stem}-{config.method}", fabric) as folder, preserved_random_state():
         # Who the images are is found out before anything is learned from them, and by one process.
         table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
@@ -61,6 +63,8 @@ def train(
         thresholds = training.run()
         if fabric.is_global_zero:
             _write(folder, training, thresholds)
+            if training.calibrated:
+                logger.info(describe_outcome(training.calibrated, config.head, training.learned))
             logger.info(f"The run is in {folder.path}.")
         barrier()
     return folder.path
@@ -68,8 +72,8 @@ def train(
 
 def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
     """Everything of a finished run; the model last, for it says that the run is finished."""
-    learned, config = training.train, training.config
-    parts = {"train": learned, "holdout": training.holdout}
+    learned, config = training.learned, training.config
+    parts = {"train": training.train, "holdout": training.holdout}
     folder.write_images(
         {
             image: (code, part)
@@ -78,8 +82,16 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         }
     )
     folder.write_thresholds(learned.classes, thresholds)
+    if training.calibrated:
+        folder.write_calibration(training.calibrated)
+    if training.out_of_sample is not None:
+        states = np.concatenate([training.train.states(), training.holdout.states()])
+        folder.write_out_of_sample(training.out_of_sample, states[: len(training.out_of_sample)])
     labels = f"{learned.total(POSITIVE):,} positive labels of {len(learned.classes)} classes"
-    write_card(folder, asdict(config), f"{len(learned):,} images with {labels}", training.trainer.history)
+    trained_on = f"{len(learned):,} images with {labels}"
+    if len(learned) > len(training.train):
+        trained_on += ", those held out included once epoch and thresholds were found"
+    write_card(folder, asdict(config), trained_on, training.history[training.epoch - 1])
     save_model(folder, training.classifier, learned.classes, asdict(config))
 
 

@@ -14,6 +14,8 @@ from positively.runs.scoring import Logits, sigmoid
 
 Rows = npt.NDArray[np.int64]
 
+CRITERION = "holdout_pu"
+"""What the best epoch is chosen by, lower is better: of :func:`criteria`, the one that needs no negatives."""
 _FEWEST_IMAGES = 20
 # How strongly a choice leans towards images whose other classes still lack held-out images. With 15 of 40 classes an
 # image, 0 leaves half of the classes more than one image off their share, 1 a quarter, 2 and 4 a sixth; with 6 of 80,
@@ -49,7 +51,7 @@ def holdout_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows
     >>> table.select(holdout).positives().sum(axis=0).tolist()
     [4, 4]
     """
-    units = _units(table)
+    units = table.contents()
     count = int(units.max(initial=-1)) + 1
     if count < _FEWEST_IMAGES or share <= 0:
         return np.arange(len(table)), np.zeros(0, dtype=np.int64)
@@ -60,16 +62,6 @@ def holdout_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows
     labels.data[:] = 1  # a class that several copies carry is still one of the unit
     is_held = _stratified(labels, share, random_stream("hold", seed))[units]
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
-
-
-def _units(table: LabelTable) -> Rows:
-    """``(N,)`` number of the content of each image, in the order in which contents appear."""
-    if table.hashes is None:
-        return np.arange(len(table))
-    numbers: dict[str | int, int] = {}
-    # An image that was not hashed is like no other.
-    keys = (content or row for row, content in enumerate(table.hashes))
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def _stratified(labels: sparse.csr_array, share: float, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
@@ -118,19 +110,27 @@ def _stratified(labels: sparse.csr_array, share: float, generator: np.random.Gen
     return is_held
 
 
-def criteria(logits: Logits, states: npt.NDArray[np.int8]) -> dict[str, float]:
+def criteria(
+    logits: Logits, states: npt.NDArray[np.int8], complete: npt.NDArray[np.int8] | None = None
+) -> dict[str, float]:
     """How good the scores are on the images held out.
 
     ``holdout_pu`` needs positives only: vPU's loss, mean over the classes that have a positive there, lower is better
     (its authors choose models by it). A class without one would only say how low its scores are. ``holdout_map`` is
     there where negatives are known.
+
+    Args:
+        logits: Scores of the images held out.
+        states: Their labels, as far as a user would know them.
+        complete: Labels for ``holdout_map`` in place of these: an experiment may know more.
     """
     there = (states == 1).any(axis=0)
     loss = vpu(torch.from_numpy(logits[:, there]), torch.from_numpy(states[:, there]), statistics="local")
-    result = {"holdout_pu": loss.item() / max(int(there.sum()), 1)}
-    if (states == -1).any():
+    result = {CRITERION: loss.item() / max(int(there.sum()), 1)}
+    judged = states if complete is None else complete
+    if (judged == -1).any():
         try:
-            result["holdout_map"] = mean_average_precision(sigmoid(logits), states)
+            result["holdout_map"] = mean_average_precision(sigmoid(logits), judged)
         except MetricError:
             result["holdout_map"] = float("nan")
     return result

@@ -12,11 +12,11 @@ from typing import Any
 from positively.training.auto import resolve_defaults
 from positively.training.config import TrainConfig
 
-SCHEMA = 2
+SCHEMA = 3
 """Number of the meaning of defaults and automatic choices; a test holds them."""
 
-ALWAYS = ("method", "depth", "backbone", "weights", "image_size")
-"""Named even if they are the default: they say at a glance what a training is, and most differ between machines."""
+ALWAYS = ("method", "depth", "backbone", "weights", "image_size", "batch_size", "epochs")
+"""Named even if they are the default: they say at a glance what a training is; machine and table decide on most."""
 
 NOT_PART_OF_THE_RESULT = frozenset(
     {"out", "resume", "accelerator", "devices", "nodes", "workers", "features", "checkpoint_minutes", "stop_epoch"}

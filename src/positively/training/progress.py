@@ -12,6 +12,7 @@ from positively.logs import console, is_shown, logger
 
 _LINE_SECONDS = 30.0
 _BAR_SECONDS = 0.2
+_EPOCH_SECONDS = 1.0
 
 
 class TrainingProgress:
@@ -21,6 +22,7 @@ class TrainingProgress:
         self.visible, self.total, self.done = visible, steps, done
         self._began = self._last = time.perf_counter()
         self._images = 0
+        self._last_epoch: float | None = None
         self._bar: Progress | None = None
         if visible and is_shown() and console().is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
@@ -46,6 +48,14 @@ class TrainingProgress:
     def is_due(self) -> bool:
         """Whether it is time to show something: reading a loss off a GPU makes it wait, so not at every step."""
         return self.visible and time.perf_counter() - self._last > (_BAR_SECONDS if self._bar else _LINE_SECONDS)
+
+    def is_epoch_due(self) -> bool:
+        """Whether an epoch that ended is worth a line: on a small table there are hundreds, of milliseconds each."""
+        now = time.perf_counter()
+        if self._last_epoch is not None and now - self._last_epoch < _EPOCH_SECONDS:
+            return False
+        self._last_epoch = now
+        return True
 
     def step(self, images: int) -> None:
         """Count one step."""

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ from positively.methods import Method, StepContext
 from positively.models import Trainable
 from positively.runs.scoring import Logits, score
 from positively.training.config import TrainConfig
-from positively.training.holdout import criteria
+from positively.training.holdout import CRITERION, criteria
 from positively.training.identity import identity
 from positively.training.optimizer import make_optimizer, make_schedule
 from positively.training.progress import TrainingProgress, describe
@@ -99,8 +101,10 @@ class Trainer:
         holdout: Dataset,
         store: CheckpointStore | None = None,
         verbose: bool = True,
+        complete: npt.NDArray[np.int8] | None = None,
     ) -> None:
         self.fabric, self.config, self.store, self.verbose = fabric, config, store, verbose
+        self.complete = complete  # labels of the images held out, where an experiment knows more than it shows
         self.dataset, self.holdout, self.table = dataset, holdout, dataset.table
         self.method, self.trainable, self.seed = method, trainable, config.seed
         trainable.to(fabric.device)
@@ -126,15 +130,14 @@ class Trainer:
         self.epoch, self.step, self.rate = 0, 0, 0.0
         self.sums: dict[str, Tensor] = {}
         self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] | None = None
 
     # What a method sees, beside the table, the network and the seed.
 
     @property
     def inputs(self) -> Any:
         """Stored features of the training images; None where images are read."""
-        if isinstance(self.dataset, ImageDataset):
-            return None
-        return self.dataset.features[self.dataset.places]
+        return None if isinstance(self.dataset, ImageDataset) else self.dataset.inputs()
 
     @property
     def device(self) -> torch.device:
@@ -156,8 +159,10 @@ class Trainer:
     # The course of a training.
 
     def run(self) -> None:
-        """Train to the end; the network then holds the averaged weights, if there are any."""
+        """Train to the end; the network then holds the weights of the best epoch, or the last, averaged if they are."""
         self.module.train()
+        if self.method.is_solver:  # what it found beside the weights is not in a checkpoint: it solves again
+            self.epoch, self.history = 0, []
         done = self.epoch * self.steps + self.step
         shown = self.verbose and self.fabric.is_global_zero
         progress = TrainingProgress(self.stop * self.steps, done, shown)
@@ -169,8 +174,17 @@ class Trainer:
                 else:
                     self._run_epoch(interruption, progress)
                 self._close_epoch(progress)
-        if self.ema:
-            self.trainable.load_state_dict(self.ema.module.state_dict())
+        self.trainable.load_state_dict(self._result() if self.best is None else self.best["weights"])
+
+    @property
+    def chosen_epoch(self) -> int:
+        """The epoch whose weights are used."""
+        return self.epoch if self.best is None else int(self.best["epoch"])
+
+    def _result(self) -> dict[str, Tensor]:
+        """The weights as they are now, averaged if they are."""
+        state: dict[str, Tensor] = (self.ema.module if self.ema else self.trainable).state_dict()
+        return state
 
     def _run_epoch(self, interruption: Interruption, progress: TrainingProgress) -> None:
         self.sampler.epoch, self.sampler.skip = self.epoch, self.step
@@ -225,7 +239,8 @@ class Trainer:
         judged: dict[str, float] = {}
         if len(self.holdout):
             logits = self.score(self.holdout)
-            judged = criteria(logits, self.holdout.table.states())
+            judged = criteria(logits, self.holdout.table.states(), self.complete)
+            self._remember(judged[CRITERION])
             judged |= self.method.validation_metrics(torch.from_numpy(logits))
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
@@ -233,9 +248,17 @@ class Trainer:
         self.save()
         if self.store and self.fabric.is_global_zero:
             self.store.write_metrics(self.history)
-        if self.verbose:
-            told = describe({**means, **judged})
-            logger.info(f"epoch {self.epoch}/{self.stop}: {told}  {progress.images_per_second:.0f} img/s")
+        if self.verbose and (self.epoch == self.stop or progress.is_epoch_due()):
+            found = describe({**means, **judged})
+            pace = f"{progress.images_per_second:.0f} img/s"
+            is_solved = self.method.is_solver
+            logger.info(f"solved: {found}" if is_solved else f"epoch {self.epoch}/{self.stop}: {found}  {pace}")
+
+    def _remember(self, criterion: float) -> None:
+        """Hold on to the weights of the epoch that just ended if none before was better on the images held out."""
+        if self.config.restore_best and criterion < (math.inf if self.best is None else self.best["criterion"]):
+            weights = {name: tensor.clone() for name, tensor in self._result().items()}
+            self.best = {"epoch": self.epoch + 1, "criterion": criterion, "weights": weights}
 
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}
@@ -267,6 +290,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "ema": self.ema.module.state_dict() if self.ema else None,
+            "best": self.best,
             "precision": self.fabric.strategy.precision.state_dict(),
             "identity": self._identity(),
         }
@@ -300,7 +324,7 @@ class Trainer:
                 f"another {option('out')}."
             )
         self.epoch, self.step = saved["epoch"], saved["step"]
-        self.sums, self.history = saved["sums"], saved["history"]
+        self.sums, self.history, self.best = saved["sums"], saved["history"], saved["best"]
         self.trainable.load_state_dict(saved["trainable"])
         self.method.load_state_dict(saved["method"])
         self.optimizer.load_state_dict(saved["optimizer"])

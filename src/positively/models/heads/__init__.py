@@ -5,13 +5,16 @@ from typing import Any, cast
 
 from positively.errors import ConfigError
 from positively.models.heads.base import Head, Pooling, Start
+from positively.models.heads.kernel import KernelHead, gaussian_kernel
 from positively.models.heads.linear import LinearHead
+from positively.models.heads.normalization import root_normalize
 from positively.models.heads.semantic_graph import SemanticGraphHead, read_word_vectors
 from positively.options import check_options, kinds_of, options_of
 from positively.registry import Registry
 
 HEADS: Registry[type[Head]] = Registry("head")
 HEADS.register("linear")(LinearHead)
+HEADS.register("kernel")(KernelHead)
 HEADS.register("semantic-graph")(SemanticGraphHead)
 
 
@@ -42,12 +45,15 @@ def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
 __all__ = [
     "HEADS",
     "Head",
+    "KernelHead",
     "LinearHead",
     "Pooling",
     "SemanticGraphHead",
     "Start",
     "create_head",
+    "gaussian_kernel",
     "head_options",
     "read_word_vectors",
     "register_head",
+    "root_normalize",
 ]

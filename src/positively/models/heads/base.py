@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ class Head(nn.Module):
     need. The rest has defaults: the whole map is stored, and training starts from :meth:`reset_parameters`.
     """
 
+    is_solved: ClassVar[bool] = False
+    """Whether its weights can only be solved for, by a method that brings it, and not be trained from a start."""
     saved_options: Mapping[str, Any] = {}
     """Options with which the head is built again before its weights are loaded; :func:`create_head` sets them."""
 

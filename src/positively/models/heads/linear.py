@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 
 from positively.errors import ConfigError
 from positively.models.heads.base import Head, Pooling
+from positively.models.heads.normalization import root_normalize
 
 
 class LinearHead(Head):
@@ -19,18 +22,20 @@ class LinearHead(Head):
     (torch.Size([2, 3]), torch.Size([2, 3]))
     """
 
-    def __init__(self, channels: int, classes: int, *, pooling: Pooling = "average") -> None:
+    def __init__(self, channels: int, classes: int, *, pooling: Pooling = "average", normalize: bool = False) -> None:
         """Make the layer.
 
         Args:
             channels: Channels of the map.
             classes: Number of classes.
             pooling: How the map is pooled over its positions; "mix" is the mean of average and maximum.
+            normalize: Whether the pooled features are brought to one scale: signed square root, and a mean square of
+                1 in every image. What is stored is not changed by it.
         """
         super().__init__()
         if pooling not in ("average", "max", "mix"):
             raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
-        self.pooling = pooling
+        self.pooling, self.normalize = pooling, normalize
         self.linear = nn.Linear(channels, classes)
         self.start("default")
 
@@ -46,15 +51,28 @@ class LinearHead(Head):
 
     def pool(self, feature_map: Tensor) -> Tensor:
         """Pool B×C×H×W to B×C; features that are B×C already pass through."""
-        if feature_map.ndim == 2:
-            return feature_map
-        if self.pooling == "average":
-            return feature_map.mean((2, 3))
-        if self.pooling == "max":
-            return feature_map.amax((2, 3))
-        return (feature_map.mean((2, 3)) + feature_map.amax((2, 3))) / 2
+        return pool_positions(feature_map, self.pooling)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Pooled features, on one scale if that is asked for."""
+        pooled = self.pool(features)
+        # Entries of about 1, whatever their number: the scale that usual learning rates are made for.
+        return root_normalize(pooled) * math.sqrt(pooled.shape[-1]) if self.normalize else pooled
 
     def classify(self, embedding: Tensor) -> Tensor:
         """Logits of pooled features."""
         logits: Tensor = self.linear(embedding)
         return logits
+
+
+def pool_positions(feature_map: Tensor, pooling: Pooling) -> Tensor:
+    """Pool B×C×H×W to B×C; features that are B×C already pass through."""
+    if pooling not in ("average", "max", "mix"):
+        raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
+    if feature_map.ndim == 2:
+        return feature_map
+    if pooling == "average":
+        return feature_map.mean((2, 3))
+    if pooling == "max":
+        return feature_map.amax((2, 3))
+    return (feature_map.mean((2, 3)) + feature_map.amax((2, 3))) / 2

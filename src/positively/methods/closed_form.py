@@ -1,0 +1,132 @@
+"""The closed form as a method: what ``auto`` is where the backbone is frozen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from positively.calibration import CalibratedScores, Calibration, pooled_log_rank
+from positively.labels import UNKNOWN, LabelTable
+from positively.methods.base import Method, TrainingContext
+from positively.models.heads import KernelHead
+from positively.options import Positive, Range
+from positively.probe import ONE_STEP, WIDTH, Probe, Step, fit
+from positively.probe.basis import Kernel
+from positively.probe.probe import MOST_SCORES
+
+
+@dataclass(frozen=True)
+class ClosedFormOptions:
+    """What can be fixed in place of being found."""
+
+    width: Positive = WIDTH
+    """The kernel is exp(−width · squared distance / mean squared distance)."""
+    negatives: bool = True
+    """Use known negatives, where there are any; positives alone do without."""
+    soft: Annotated[float, Range(minimum=0, maximum=1)] | None = None
+    """Share of their probability that unknown labels carry in the second step; 0 is one step, none is chosen."""
+
+
+class ClosedForm(Method):
+    """Least-squares density ratio of every class in closed form (:func:`positively.probe.fit`), then probabilities."""
+
+    Options = ClosedFormOptions
+    depths = ("probe",)
+    head = "kernel"
+    is_solver = True
+    holds_out = False
+    probe: Probe | None = None
+
+    @property
+    def uses_negatives(self) -> bool:
+        """A verified negative carries no probability of being missing, and shows how many labels are known."""
+        return bool(self.options.negatives)
+
+    def solve(self, training: TrainingContext) -> dict[str, float]:
+        """Solve for the head, and for the plain linear one beside it."""
+        head: KernelHead = training.trainable.head
+        soft = self.options.soft
+        step = None if soft is None else (Step(soft) if soft else ONE_STEP)
+        table = training.table if self.options.negatives else training.table.positives_only()
+        self.probe = fit(
+            training.inputs,
+            label_states(table),
+            groups=copies(table),
+            landmarks=len(head.landmarks),
+            width=self.options.width,
+            step=step,
+            linear=True,
+            seed=training.seed,
+            device=double_device(training.device),
+        )
+        assert self.probe.linear is not None
+        fill_kernel(head, self.probe)
+        fill_linear(head.linear, *self.probe.linear.weights(self.probe.step.factor), self.probe.linear.calibration)
+        calibration = self.probe.calibration
+        ranks = {"log_rank": self.probe.kernel.summary, "log_rank_linear": self.probe.linear.summary}
+        found = {name: pooled_log_rank(summary) for name, summary in ranks.items()}
+        return {
+            **{name: value for name, value in found.items() if math.isfinite(value)},
+            "soft": self.probe.step.strength,
+            "label_frequency": calibration.common_label_frequency,
+            "classes_learned": float(calibration.learned.sum()),
+        }
+
+    def calibrated(self) -> dict[str, CalibratedScores]:
+        """What the scores of both heads mean, by labels they did not see."""
+        if self.probe is None or self.probe.linear is None:
+            return {}
+        parts = {"kernel": self.probe.kernel, "linear": self.probe.linear}
+        return {name: CalibratedScores(part.calibration, part.summary) for name, part in parts.items()}
+
+    def out_of_sample(self) -> npt.NDArray[np.float32] | None:
+        """The leave-one-out scores; of a table too large to hold them, none."""
+        if self.probe is None or np.prod(self.probe.labels.shape) > MOST_SCORES:
+            return None
+        return self.probe.loo_scores
+
+
+@torch.no_grad()
+def fill_kernel(head: KernelHead, probe: Probe) -> None:
+    """Give a head what was solved for: its outputs are logits of P(tag | image)."""
+    kernel, calibration = probe.kernel.ridge.basis.embed, probe.kernel.calibration
+    assert isinstance(kernel, Kernel)
+    head.landmarks.copy_(kernel.landmarks)
+    head.precision.fill_(kernel.precision)
+    weight, bias = probe.kernel.weights(probe.step.factor)
+    parts = (calibration.center, calibration.width, calibration.slope, calibration.offset)
+    center, width, slope, offset = (torch.from_numpy(part).to(weight) for part in parts)
+    head.kernel_linear.weight.copy_((weight / width).T.float())
+    head.kernel_linear.bias.copy_(((bias - center) / width).float())
+    head.gain.copy_((slope * width).float())
+    head.offset.copy_(offset.float())
+
+
+@torch.no_grad()
+def fill_linear(layer: nn.Linear, weight: Tensor, bias: Tensor, calibration: Calibration) -> None:
+    """Give a layer weights M×C and biases of scores, with their meaning folded in."""
+    slope, offset = (torch.from_numpy(part).to(weight) for part in (calibration.slope, calibration.offset))
+    layer.weight.copy_((weight * slope).T.float())
+    layer.bias.copy_((bias * slope + offset).float())
+
+
+def double_device(device: torch.device) -> torch.device:
+    """Where double precision is to be had: Apple's GPUs have none."""
+    return device if device.type == "cuda" else torch.device("cpu")
+
+
+def label_states(table: LabelTable) -> Any:
+    """States of a table: sparse, as the table holds them, where most are unknown."""
+    return table.offsets if table.blank == UNKNOWN else table.states()
+
+
+def copies(table: LabelTable) -> npt.NDArray[np.int64] | None:
+    """Group of each image, by content, if any is there twice: copies must not vouch for one another."""
+    contents = table.contents()
+    return contents if contents.max(initial=0) < len(contents) - 1 else None

@@ -1,0 +1,44 @@
+"""How much to shrink: λ by scores of labels that did not shape them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration import log_rank
+from positively.distributed import broadcast
+
+PENALTIES = tuple(float(value) for value in 10.0 ** np.arange(-5.0, 0.1, 0.5))
+# What serves tables of a few hundred images, where nothing can be chosen by.
+_PENALTY_OF_SMALL_TABLES = 1e-2
+
+
+def choose_penalty(
+    held_out: Callable[[float], npt.NDArray[np.floating]],
+    positives: npt.NDArray[np.bool_],
+    reference: npt.NDArray[np.bool_] | None = None,
+) -> float:
+    """λ with the highest log-rank of held-out known positives, between the points of the grid.
+
+    Args:
+        held_out: λ → scores N×C, each made without the image's own label, positives levelled.
+        positives: N×C, the known positives to rank: of classes with two or more, for the only positive of a class is
+            scored by a fit that saw none.
+        reference: (N,), the images to rank them among; all by default.
+    """
+    quality = np.array([log_rank(held_out(penalty), positives, reference) for penalty in PENALTIES])
+    found = _vertex(np.log(PENALTIES), quality) if np.isfinite(quality).all() else _PENALTY_OF_SMALL_TABLES
+    return float(broadcast(found))
+
+
+def _vertex(places: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> float:
+    """Where the parabola through the best point and its neighbours is highest."""
+    best = int(values.argmax())
+    if best in (0, len(values) - 1):
+        return float(np.exp(places[best]))
+    before, here, after = values[best - 1 : best + 2]
+    curvature = before - 2 * here + after
+    shift = 0.5 * (before - after) / curvature if curvature < 0 else 0.0
+    return float(np.exp(places[best] + np.clip(shift, -0.5, 0.5) * (places[1] - places[0])))

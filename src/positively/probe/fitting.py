@@ -1,0 +1,106 @@
+"""Arrays in, a probe out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from positively.data.loading import FeatureRows
+from positively.errors import ConfigError
+from positively.probe.basis import as_rows, as_tensor, choose_kernel, kernel_basis, linear_basis
+from positively.probe.labels import ProbeLabels
+from positively.probe.probe import Probe
+from positively.probe.ridge import Ridge, own_rows
+from positively.probe.soft import Step
+from positively.randomness import random_stream
+
+LANDMARKS = 2000
+WIDTH = 0.6
+
+
+def fit(
+    features: FeatureRows,
+    states: Any,
+    *,
+    groups: npt.ArrayLike | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    reviewed: npt.ArrayLike | None = None,
+    landmarks: int = LANDMARKS,
+    width: float = WIDTH,
+    step: Step | None = None,
+    linear: bool = False,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+) -> Probe:
+    """Learn every class from its known positives, in closed form: no start, no rate, no epochs, nothing held out.
+
+    Least-squares density-ratio estimation, the squared-loss sibling of the paper's variational loss: with U ⊇ P it is
+    ridge regression of the indicator of the known positives over all images, in a Gaussian kernel with ``landmarks``.
+    λ is the one whose leave-one-out scores rank the known positives highest. Where few positives are known, a soft step
+    follows if it helps: unknown labels then carry the probability that they are missing.
+
+    Args:
+        features: N×D pooled features as they come from a backbone: an array, or something that gives rows asked for.
+        states: N×C of +1 positive, 0 unknown, −1 negative: array, tensor or scipy sparse matrix.
+        groups: (N,) images of equal value (copies, a series) never vouch for one another.
+        sample_weight: (N,) weight of each image in the fit. Ranks and probabilities count every image of weight above 0
+            once.
+        reviewed: N×C flags of labels that a person gave because of a score: they are not known at random.
+        landmarks: How many images the kernel compares with; more than there are means all.
+        width: The kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²).
+        step: The last step, if it is not to be chosen.
+        linear: Whether to solve for a plain linear classifier beside the kernel's.
+        seed: Seed of landmarks and folds.
+        device: Where it is computed.
+
+    >>> generator = np.random.default_rng(0)
+    >>> truth = generator.random((400, 3)) < 0.3
+    >>> features = generator.random((400, 16)) + truth @ generator.random((3, 16)) * 3
+    >>> known = truth & (generator.random(truth.shape) < 0.5)
+    >>> probe = fit(features, known.astype(np.int8))
+    >>> probe.probabilities(features)[~known & truth].mean() > 2 * probe.probabilities(features)[~truth].mean()
+    np.True_
+    """
+    labels = ProbeLabels(states, reviewed)
+    features = as_rows(features)
+    count = len(features)
+    if count != labels.shape[0]:
+        raise ConfigError(f"There are {count} rows of features and {labels.shape[0]} of states.")
+    if count < 2:
+        raise ConfigError(f"The closed form needs at least two images, not {count}.")
+    weights = torch.ones(count, dtype=torch.float64)
+    if sample_weight is not None:
+        weights = torch.as_tensor(np.asarray(sample_weight, dtype=np.float64))
+        if weights.shape != (count,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+            raise ConfigError(f"Sample weights are {count} numbers, none below 0 and not all 0.")
+    weights = (weights / weights.sum()).to(device)
+    units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    if units is not None and len(units) != count:
+        raise ConfigError(f"There are {count} rows of features and {len(units)} groups.")
+    if landmarks < 1 or not width > 0:
+        raise ConfigError(f"A kernel has a landmark at least and a width above 0, not {landmarks} and {width}.")
+    if units is not None and np.bincount(units, weights.cpu().numpy()).max() > 1 - 1e-9:
+        raise ConfigError(
+            "All images are copies of one another, or of one group, so that none can be judged by the others."
+        )
+    order = random_stream("landmarks", seed).permutation(count)
+    chosen = np.sort(order[(weights > 0).cpu().numpy()[order]][:landmarks])
+    points = as_tensor(features[chosen], weights.device)
+    if points.ndim != 2:
+        raise ConfigError(f"The closed form takes pooled features N×D, not rows of shape {tuple(points.shape[1:])}.")
+    if not torch.isfinite(points).all():
+        row = chosen[int((~torch.isfinite(points)).any(dim=1).nonzero()[0])]
+        raise ConfigError(f"The features of row {row} are not finite numbers.")
+    rows = own_rows(count)
+    kernel = kernel_basis(choose_kernel(points, width), features, weights, rows)
+    plain = linear_basis(features, weights, rows) if linear else None
+    return Probe(
+        labels,
+        Ridge(kernel, features, weights, units),
+        None if plain is None else Ridge(plain, features, weights, units),
+        step=step,
+        seed=seed,
+    )

@@ -1,0 +1,110 @@
+"""Label states as the closed form reads them: a block of classes at a time, dense or sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from positively.errors import LabelError
+from positively.labels import POSITIVE, States, check_states
+from positively.randomness import random_stream
+
+# Images × classes of one block: half a gigabyte in single precision.
+_BLOCK_ENTRIES = 2**27
+
+
+class ProbeLabels:
+    """States N×C that can be changed, and which of them a person reviewed.
+
+    Args:
+        states: N×C of +1 positive, 0 unknown, −1 negative: an array, a tensor or a scipy sparse matrix.
+        reviewed: N×C flags of pairs that a person judged because of their score; none unless told.
+    """
+
+    def __init__(self, states: Any, reviewed: Any = None) -> None:
+        self._is_sparse = sparse.issparse(states)
+        if self._is_sparse:
+            stored = sparse.csr_array(states)
+            check_states(stored.data)
+            self._states: Any = sparse.lil_array(stored.T, dtype=np.int8)
+        else:
+            self._states = check_states(states).copy()
+        shape = np.shape(self._states)
+        if len(shape) != 2 or not min(shape):
+            raise LabelError(f"States are images × classes, one of each at least, not an array of shape {shape}.")
+        self.shape: tuple[int, int] = (shape[1], shape[0]) if self._is_sparse else (shape[0], shape[1])
+        # By class: few classes are ever reviewed, and few pairs of them.
+        self._reviewed: dict[int, set[int]] = {}
+        if reviewed is not None:
+            flags = reviewed.toarray() if sparse.issparse(reviewed) else np.asarray(reviewed)
+            if flags.shape != self.shape:
+                raise LabelError(f"Reviewed labels are flags of shape {self.shape}, as the states, not {flags.shape}.")
+            rows, classes = np.nonzero(flags)
+            for row, index in zip(rows.tolist(), classes.tolist(), strict=True):
+                self._reviewed.setdefault(index, set()).add(row)
+
+    def blocks(self, arrays: int = 1, classes: npt.NDArray[np.int64] | None = None) -> Iterator[npt.NDArray[np.int64]]:
+        """Indices of the classes (or of some), as many at a time as so many arrays N×K of them fit into memory."""
+        chosen = np.arange(self.shape[1]) if classes is None else classes
+        size = max(_BLOCK_ENTRIES // max(self.shape[0] * arrays, 1), 1)
+        for start in range(0, len(chosen), size):
+            yield chosen[start : start + size]
+
+    def states(self, classes: npt.NDArray[np.int64]) -> States:
+        """N×K states of some classes."""
+        if self._is_sparse:
+            block: States = self._states[classes].toarray().T
+            return block
+        chosen: States = self._states[:, classes]
+        return chosen
+
+    def reviewed(self, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """N×K flags of some classes."""
+        flags = np.zeros((self.shape[0], len(classes)), dtype=np.bool_)
+        for column, index in enumerate(classes.tolist()):
+            flags[list(self._reviewed.get(index, ())), column] = True
+        return flags
+
+    def change(self, rows: npt.NDArray[np.int64], states: States, reviewed: bool) -> npt.NDArray[np.int64]:
+        """Set states K×C of some rows, the last one of a row that is named twice; returns the classes that changed."""
+        if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
+            raise LabelError(
+                f"There are rows 0 to {self.shape[0] - 1}, not {rows[(rows < 0) | (rows >= self.shape[0])][0]}."
+            )
+        last = {row: place for place, row in enumerate(rows.tolist())}
+        rows, states = np.array(list(last), dtype=np.int64), states[list(last.values())]
+        before = self._states[:, rows].toarray().T if self._is_sparse else self._states[rows]
+        places = np.nonzero(before != states)
+        for place, index in zip(*(part.tolist() for part in places), strict=True):
+            row = int(rows[place])
+            self._states[(index, row) if self._is_sparse else (row, index)] = states[place, index]
+            marks = self._reviewed.setdefault(index, set())
+            (marks.add if reviewed and states[place, index] else marks.discard)(row)
+        return np.unique(places[1])
+
+
+def positives_of(states: States, device: torch.device) -> Tensor:
+    """1 where a class is a known positive, else 0: targets of the first step."""
+    return torch.from_numpy((states == POSITIVE).astype(np.float32)).to(device)
+
+
+def label_folds(
+    states: States, classes: npt.NDArray[np.int64], groups: npt.NDArray[np.int64] | None, folds: int, seed: int
+) -> npt.NDArray[np.int8]:
+    """Fold of each known positive, N×K; −1 where nothing is known. Copies are hidden together.
+
+    The positives of a class are dealt out in turn, so that folds are even; a class's folds do not depend on the block.
+    """
+    result = np.full(states.shape, -1, dtype=np.int8)
+    for column, index in enumerate(classes.tolist()):
+        rows = np.flatnonzero(states[:, column] == POSITIVE)
+        _, unit = np.unique(rows if groups is None else groups[rows], return_inverse=True)
+        count = int(unit.max(initial=-1)) + 1
+        result[rows, column] = random_stream("label folds", seed, index).permutation(count)[unit] % folds
+    return result

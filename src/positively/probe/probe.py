@@ -1,0 +1,333 @@
+"""The closed form: features and label states in; a classifier, out-of-sample scores and probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from positively.calibration import (
+    Calibration,
+    Summary,
+    calibrate_summary,
+    join,
+    level_positives,
+    pooled_log_rank,
+    summarize,
+)
+from positively.data.loading import FeatureRows
+from positively.distributed import broadcast
+from positively.errors import ConfigError, LabelError
+from positively.labels import POSITIVE, UNKNOWN, check_states
+from positively.probe.basis import as_rows, row_blocks
+from positively.probe.choice import choose_penalty
+from positively.probe.labels import ProbeLabels, positives_of
+from positively.probe.ridge import Ridge
+from positively.probe.soft import ONE_STEP, SOFT_STEPS, Fold, Step, fold_scores, soft_folds, soft_part
+from positively.randomness import random_stream
+
+Classes = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
+
+LOGIT_BEND = 2.0
+"""Standard deviations beyond which scores grow like the logarithm of a probability: probabilities are closer to the
+truth so, above all the high ones."""
+# Images among which held-out positives are ranked to choose λ: more do not change the choice.
+_JUDGED_IMAGES = 20_000
+# Known positives of each class that are ranked among them.
+_JUDGED_POSITIVES = 50
+# Known positives of the median class from which on a soft step has not been seen to help.
+_MANY_POSITIVES = 150
+MOST_SCORES = 2**26
+"""Images × classes up to which out-of-sample scores are held, to be read again without being computed again."""
+# How much log-rank a stronger soft step has to gain over a weaker one.
+_LEAST_GAIN = 0.01
+
+
+class Solution:
+    """One regression's part of a probe: how much it shrinks, what it found, what its scores mean."""
+
+    def __init__(self, ridge: Ridge) -> None:
+        self.ridge = ridge
+        self.penalty = 0.0
+        self.moments = torch.empty(0)
+        """(R+1)×C of the last step's targets."""
+        self.summary: Summary
+        """Of the out-of-sample scores."""
+        self.calibration: Calibration
+        """What the scores of the last step mean."""
+        self.held_out: Tensor | None = None
+        """Out-of-sample scores N×C, of tables that are not too large to hold them."""
+
+    def weights(self, factor: float) -> tuple[Tensor, Tensor]:
+        """Weights M×C and intercepts (C,) of scores over the basis's embedding."""
+        return self.ridge.basis.fold(self.ridge.solution(self.moments, factor * self.penalty))
+
+
+class Probe:
+    """What the labels of a table say about its features, in closed form. Made by :func:`positively.probe.fit`.
+
+    Scores are least-squares estimates of P(known | image), with a soft step of more; what counts is their order within
+    a class. Probabilities are P(tag | image).
+    """
+
+    def __init__(
+        self,
+        labels: ProbeLabels,
+        kernel: Ridge,
+        linear: Ridge | None = None,
+        *,
+        step: Step | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.labels, self.seed = labels, seed
+        self.kernel = Solution(kernel)
+        self.linear = None if linear is None else Solution(linear)
+        self._asked_step = step
+        self.renew()
+
+    # What is found.
+
+    @property
+    def calibration(self) -> Calibration:
+        """What the scores mean, and how many positives each class has."""
+        return self.kernel.calibration
+
+    @property
+    def loo_scores(self) -> Scores:
+        """Scores N×C of the table's images, each by labels other than its own.
+
+        Exact leave-one-out after one step; after a soft step, where leave-one-out would leak, by label folds.
+        """
+        return np.concatenate([self.held_out_scores(classes) for classes in self.labels.blocks(self._arrays)], axis=1)
+
+    def held_out_scores(self, classes: Classes) -> Scores:
+        """:attr:`loo_scores` of some classes, for tables that do not fit into memory at once."""
+        stale = classes[np.isin(classes, sorted(self._stale))]
+        if self.kernel.held_out is None:
+            return self._held_out(self.kernel, classes).cpu().numpy()
+        if len(stale):
+            self.kernel.held_out[:, stale] = self._held_out(self.kernel, stale)
+            self._stale -= set(stale.tolist())
+        return self.kernel.held_out[:, classes].cpu().numpy()
+
+    def set_penalty(self, penalty: float) -> None:
+        """Shrink by this λ, found by other means; what scores mean is then to be found by other means too."""
+        self.kernel.penalty, self.kernel.held_out = penalty, None
+
+    def scores(self, features: FeatureRows) -> Scores:
+        """Scores B×C of new images, given by pooled features B×D."""
+        solution = self.kernel.ridge.solution(self.kernel.moments, self.step.factor * self.kernel.penalty).float()
+        basis, rows = self.kernel.ridge.basis, as_rows(features)
+        shape, width = np.shape(rows[slice(0, 1)]), np.shape(self.kernel.ridge.features[slice(0, 1)])[1]
+        if len(shape) != 2 or shape[1] != width:
+            raise ConfigError(f"New features are an array of images × {width}, as those that were learned from.")
+        parts = [basis.coordinates(rows[part]) @ solution[:-1] + solution[-1] for part in row_blocks(range(len(rows)))]
+        return torch.cat([*parts, solution.new_empty(0, solution.shape[1])]).cpu().numpy()
+
+    def probabilities(self, features: FeatureRows) -> npt.NDArray[np.float64]:
+        """Probabilities B×C that new images carry each tag."""
+        return self.calibration.probabilities(self.scores(features))
+
+    # What is changed.
+
+    def update(self, rows: npt.ArrayLike, states: npt.ArrayLike, *, reviewed: bool = True) -> Classes:
+        """Change the labels of some images: one product for each class in which anything changed.
+
+        Landmarks, λ, label frequencies and calibration stay: the result is that of a fit with them. :meth:`renew` finds
+        them anew; a class that had too few positives to be learned has no probabilities worth the name before that.
+
+        Args:
+            rows: (K,) rows of the table.
+            states: K×C new states of these rows.
+            reviewed: Whether the pairs were looked at because of their score, as in a review; such labels are not known
+                at random, and count as that when probabilities are found anew.
+
+        Returns:
+            The classes in which anything changed.
+        """
+        chosen, new = np.atleast_1d(np.asarray(rows, dtype=np.int64)), np.atleast_2d(check_states(states))
+        if new.shape != (len(chosen), self.labels.shape[1]):
+            raise LabelError(
+                f"New states are rows × classes, here {len(chosen)}×{self.labels.shape[1]}, not {new.shape}."
+            )
+        changed = self.labels.change(chosen, new, reviewed)
+        if len(changed):
+            self._solve(changed)
+            self._stale |= set(changed.tolist())
+        return changed
+
+    def renew(self) -> None:
+        """Choose λ, one step or two, label frequencies and probabilities by the labels as they are now."""
+        for solution in self._solutions():
+            solution.moments = torch.cat(
+                [solution.ridge.moments(self._hard(classes)) for classes in self.labels.blocks()], dim=1
+            )
+            solution.penalty = self._choose_penalty(solution)
+        self.step = ONE_STEP
+        self._calibrate()
+        self.first = self.kernel.calibration
+        """What the scores of the first step mean."""
+        self._first_moments = self.kernel.moments
+        self.step = self._choose_step() if self._asked_step is None else self._asked_step
+        if self.step != ONE_STEP:
+            for solution in self._solutions():
+                solution.moments = solution.moments.clone()
+            self._solve(np.arange(self.labels.shape[1]), first=False)
+            self._calibrate()
+
+    def _solutions(self) -> list[Solution]:
+        return [self.kernel] if self.linear is None else [self.kernel, self.linear]
+
+    def _hard(self, classes: Classes) -> Tensor:
+        return positives_of(self.labels.states(classes), self.kernel.ridge.weights.device)
+
+    def _choose_penalty(self, solution: Solution) -> float:
+        """λ by all images, or (large tables) by a sample of them, and some positives of every class."""
+        rows, reference = self._judged()
+        is_all = len(rows) == self.labels.shape[0]
+        ridge = solution.ridge if is_all else solution.ridge.part(rows)
+        blocks = list(self.labels.blocks())
+        states = np.concatenate([self.labels.states(classes)[rows] for classes in blocks], axis=1)
+        together = np.concatenate([self._together(classes)[rows] for classes in blocks], axis=1)
+        known, hard = self._counts(), positives_of(states, ridge.weights.device)
+
+        def held_out(penalty: float) -> npt.NDArray[np.floating]:
+            scores = ridge.held_out_scores(solution.moments, hard, penalty).cpu().numpy()
+            return level_positives(scores, states, known, together)
+
+        positives = (states == POSITIVE) & (known > together) & self._counted[rows][:, None]
+        return choose_penalty(held_out, positives, reference)
+
+    def _judged(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Rows to judge λ by, and which of them positives are ranked among."""
+        count, groups = self.labels.shape[0], self.kernel.ridge.groups
+        counted = self._counted
+        if count <= _JUDGED_IMAGES:
+            return np.arange(count), counted
+        units = np.arange(count) if groups is None else groups
+        order = random_stream("judged images", self.seed).permutation(int(units.max()) + 1)
+        reference = order[units] < _JUDGED_IMAGES * len(order) / count
+        chosen = reference.copy()
+        for classes in self.labels.blocks():
+            for column in self._positives(classes).T:
+                positives = np.flatnonzero(column)
+                chosen[positives[np.argsort(order[units[positives]])[:_JUDGED_POSITIVES]]] = True
+        if groups is not None:  # whole groups, or the rest would vouch for what was left out
+            chosen = np.isin(groups, groups[chosen])
+        rows = np.flatnonzero(chosen)
+        return rows, (reference & counted)[rows]
+
+    def _together(self, classes: Classes) -> npt.NDArray[np.int64]:
+        """N×K known positives that are left out together with an image, itself among them."""
+        groups = self.kernel.ridge.groups
+        if groups is None:
+            return np.ones((self.labels.shape[0], len(classes)), dtype=np.int64)
+        positive = self._positives(classes).astype(np.int64)
+        members = sparse.csr_array((np.ones(len(groups), np.int64), (groups, np.arange(len(groups)))))
+        return np.asarray(members @ positive)[groups]
+
+    def _counts(self) -> npt.NDArray[np.int64]:
+        """Known positives of each class."""
+        return np.concatenate([self._positives(classes).sum(axis=0) for classes in self.labels.blocks()])
+
+    def _positives(self, classes: Classes) -> npt.NDArray[np.bool_]:
+        """N×K known positives of images that count."""
+        known: npt.NDArray[np.bool_] = self.labels.states(classes) == POSITIVE
+        return known & self._counted[:, None]
+
+    def _solve(self, classes: Classes, first: bool = True) -> None:
+        """Fit the last step's targets of some classes."""
+        for block in self.labels.blocks(self._arrays, classes):
+            hard = self._hard(block)
+            if first:
+                self._first_moments[:, block] = self.kernel.ridge.moments(hard)
+            targets = hard + self.step.strength * self._soft(block, hard) if self.step.strength else hard
+            for solution in self._solutions():
+                is_first = solution is self.kernel and not self.step.strength
+                solution.moments[:, block] = (
+                    self._first_moments[:, block] if is_first else solution.ridge.moments(targets)
+                )
+
+    def _soft(self, classes: Classes, hard: Tensor) -> Tensor:
+        """Q of the unknown labels, by what the first step's scores mean."""
+        ridge = self.kernel.ridge
+        scores = ridge.held_out_scores(self._first_moments[:, classes], hard, self.kernel.penalty)
+        return soft_part(self.first.take(classes), scores, self.labels.states(classes))
+
+    @property
+    def _arrays(self) -> int:
+        """Arrays N×K that are needed at once: a soft step and its folds take more of them."""
+        return 1 if self.step == ONE_STEP else 12
+
+    def _choose_step(self) -> Step:
+        """One step or two, by the log-rank of positives that neither step saw."""
+        counts = self._counts()
+        unknown = any((self.labels.states(classes) == UNKNOWN).any() for classes in self.labels.blocks())
+        usable = counts[counts >= 2]
+        if not unknown or not len(usable) or np.median(usable) > _MANY_POSITIVES:
+            return ONE_STEP
+        steps = (ONE_STEP, *SOFT_STEPS)
+        parts: list[list[Summary]] = [[] for _ in steps]
+        for classes in self.labels.blocks(16):
+            for part, scores in zip(parts, self._fold_scores(self.kernel, classes, steps), strict=True):
+                part.append(self._summary(scores, classes))
+        quality = broadcast([pooled_log_rank(join(part)) for part in parts])
+        best = 0
+        for place in range(1, len(steps)):
+            if quality[place] - quality[best] > (_LEAST_GAIN if best else 0.0):
+                best = place
+        return steps[best]
+
+    def _fold_scores(self, solution: Solution, classes: Classes, steps: tuple[Step, ...]) -> list[Tensor]:
+        hard = self._hard(classes)
+        soft = self._soft(classes, hard)
+        weights = self.kernel.ridge.weights[:, None]
+        means = [(weights * (hard + step.strength * soft)).sum(0) for step in steps]
+        return fold_scores(solution.ridge, solution.penalty, self._folds(classes), means, steps)
+
+    def _folds(self, classes: Classes) -> Iterator[Fold]:
+        ridge, states = self.kernel.ridge, self.labels.states(classes)
+        first = self.first.take(classes)
+        return soft_folds(ridge, self.kernel.penalty, first, states, classes, ridge.groups, self.seed)
+
+    def _held_out(self, solution: Solution, classes: Classes) -> Tensor:
+        if self.step != ONE_STEP:
+            return self._fold_scores(solution, classes, (self.step,))[0]
+        return solution.ridge.held_out_scores(solution.moments[:, classes], self._hard(classes), solution.penalty)
+
+    def _calibrate(self) -> None:
+        """Find what the scores of the current step mean, by out-of-sample scores."""
+        self._stale: set[int] = set()
+        is_small = np.prod(self.labels.shape) <= MOST_SCORES
+        for solution in self._solutions():
+            parts, held_out = [], []
+            for classes in self.labels.blocks(self._arrays):
+                scores = self._held_out(solution, classes)
+                parts.append(self._summary(scores, classes, is_levelled=self.step != ONE_STEP))
+                if is_small and solution is self.kernel:
+                    held_out.append(scores)
+            solution.held_out = torch.cat(held_out, dim=1) if held_out else None
+            solution.summary = join(parts)
+            # A plain layer has straight logits; the kernel's head bends them.
+            bend = LOGIT_BEND if solution is self.kernel else np.inf
+            solution.calibration = calibrate_summary(solution.summary, bend=bend)
+
+    def _summary(self, scores: Tensor, classes: Classes, is_levelled: bool = True) -> Summary:
+        """Out-of-sample scores of the images that count."""
+        values, states = scores.cpu().numpy(), self.labels.states(classes)
+        if not is_levelled:
+            known = self._positives(classes).sum(axis=0)
+            values = level_positives(values, states, known, self._together(classes))
+        counted, reviewed = self._counted, self.labels.reviewed(classes)
+        return summarize(values[counted], states[counted], reviewed[counted], leave_one_out=False)
+
+    @property
+    def _counted(self) -> npt.NDArray[np.bool_]:
+        """Images of any weight."""
+        counted: npt.NDArray[np.bool_] = (self.kernel.ridge.weights > 0).cpu().numpy()
+        return counted

@@ -1,0 +1,377 @@
+"""The closed form against an independent dense solution, and what its users rely on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from positively import probe
+from positively.calibration import level_positives, pooled_log_rank, summarize
+from positively.errors import ConfigError, LabelError, PositivelyError
+from positively.probe import ONE_STEP, SOFT_STEPS
+from positively.probe.choice import PENALTIES
+from positively.probe.ridge import Ridge
+
+SOFT = SOFT_STEPS[0]
+
+
+def made_table(images=160, classes=5, width=12, known=0.5, seed=0):
+    """Features that carry their tags, and states of which a share is known; negatives are unknown."""
+    generator = np.random.default_rng(seed)
+    truth = generator.random((images, classes)) < np.linspace(0.15, 0.4, classes)
+    directions = generator.random((classes, width))
+    features = generator.gamma(1.0, size=(images, width)) + 1.5 * truth @ directions
+    states = (truth & (generator.random(truth.shape) < known)).astype(np.int8)
+    return features.astype(np.float32), states, truth
+
+
+def dense_solution(features, landmarks, targets, penalty, weights=None, width=0.6):
+    """Ridge over Nyström features with a free intercept, by NumPy alone: a function from features to scores."""
+
+    def unit(rows):
+        rooted = np.sign(rows) * np.sqrt(np.abs(rows.astype(np.float64)))
+        return rooted / np.linalg.norm(rooted, axis=1, keepdims=True)
+
+    points = unit(landmarks)
+    spread = 2 * ((points - points.mean(0)) ** 2).sum(1).mean()
+
+    def kernel(rows):
+        squared = ((unit(rows)[:, None, :] - points[None]) ** 2).sum(-1)
+        return np.exp(-width * squared / spread)
+
+    values, vectors = np.linalg.eigh(kernel(landmarks))
+    large = values > 1e-6 * values[-1]
+    whitening = vectors[:, large] / np.sqrt(values[large])
+    share = np.full(len(features), 1 / len(features)) if weights is None else weights
+    z = kernel(features) @ whitening
+    design = np.hstack([z, np.ones((len(z), 1))])
+    ridge = penalty * np.eye(design.shape[1])
+    ridge[-1, -1] = 0
+    solved = np.linalg.solve(design.T @ (share[:, None] * design) + ridge, design.T @ (share[:, None] * targets))
+    return lambda rows: np.hstack([kernel(rows) @ whitening, np.ones((len(rows), 1))]) @ solved
+
+
+@pytest.fixture(scope="module")
+def table():
+    return made_table()
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    features, states, _ = table
+    return probe.fit(features, states, landmarks=60, step=ONE_STEP)
+
+
+def landmarks_of(features, count, seed=0):
+    from positively.randomness import random_stream
+
+    return features[np.sort(random_stream("landmarks", seed).permutation(len(features))[:count])]
+
+
+def test_scores_are_those_of_a_dense_solution(table, fitted):
+    features, states, _ = table
+    new = made_table(seed=1)[0]
+    dense = dense_solution(features, landmarks_of(features, 60), states == 1, fitted.kernel.penalty)
+    np.testing.assert_allclose(fitted.scores(new), dense(new), atol=1e-5)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES[::2])
+def test_leave_one_out_is_really_leaving_out(table, fitted, penalty):
+    features, states, _ = table
+    points, targets = landmarks_of(features, 60), (states == 1).astype(np.float64)
+    hard = torch.from_numpy(targets).float()
+    ridge = fitted.kernel.ridge
+    found = ridge.held_out_scores(ridge.moments(hard), hard, penalty).numpy()
+    for row in range(0, len(features), 23):
+        weights = np.full(len(features), 1 / len(features))
+        weights[row] = 0  # the penalty on the sum stays
+        dense = dense_solution(features, points, targets, penalty, weights)
+        np.testing.assert_allclose(found[row], dense(features[[row]])[0], atol=1e-5)
+
+
+def test_groups_are_left_out_together(table):
+    features, states, _ = table
+    groups = np.arange(len(features))
+    groups[:6] = [0, 0, 0, 1, 1, 2]
+    groups[40:44] = 7
+    fitted = probe.fit(features, states, groups=groups, landmarks=60, step=ONE_STEP)
+    points, targets = landmarks_of(features, 60), (states == 1).astype(np.float64)
+    for group in (0, 1, 2, 7, 100):
+        rows = np.flatnonzero(groups == group)
+        weights = np.where(groups == group, 0, 1 / len(features))
+        dense = dense_solution(features, points, targets, fitted.kernel.penalty, weights)
+        np.testing.assert_allclose(fitted.loo_scores[rows], dense(features[rows]), atol=1e-5)
+
+
+def test_copies_do_not_vouch_for_one_another():
+    features, states, _ = made_table(images=100, known=0.4)
+    states[:, 0] = 0
+    states[:6, 0] = 1  # a tag that means nothing, on three images and their copies
+    features[3:6] = features[:3]
+    groups = np.arange(100)
+    groups[3:6] = groups[:3]
+    fitted = probe.fit(features, states, groups=groups, step=ONE_STEP)
+    ridge, hard = fitted.kernel.ridge, torch.from_numpy(states == 1).float()
+    one_by_one = Ridge(ridge.basis, features, ridge.weights)
+    apart, naive = (r.held_out_scores(r.moments(hard), hard, 1e-3)[:6, 0].numpy() for r in (ridge, one_by_one))
+    assert naive.min() > apart.max() + 0.05
+
+
+def test_sample_weights_are_those_of_repeated_images(table):
+    features, states, _ = table
+    weights = np.ones(len(features))
+    weights[:20] = 3
+    weighted = probe.fit(features, states, sample_weight=weights, landmarks=60, step=ONE_STEP)
+    dense = dense_solution(
+        features, landmarks_of(features, 60), states == 1, weighted.kernel.penalty, weights / weights.sum()
+    )
+    np.testing.assert_allclose(weighted.scores(features), dense(features), atol=1e-5)
+
+
+def test_images_of_no_weight_do_not_count():
+    features, states, _ = made_table(images=300)
+    noise = np.random.default_rng(8).permutation(states)
+    weights = np.repeat([1.0, 0.0], 300)
+    weighted = probe.fit(
+        np.tile(features, (2, 1)), np.concatenate([states, noise]), sample_weight=weights, step=ONE_STEP
+    )
+    alone = probe.fit(features, states, step=ONE_STEP, landmarks=300)
+    assert weighted.kernel.penalty == pytest.approx(alone.kernel.penalty, rel=0.05)
+    np.testing.assert_allclose(weighted.calibration.positives, alone.calibration.positives, rtol=0.05)
+    np.testing.assert_allclose(weighted.scores(features), alone.scores(features), atol=1e-3)
+
+
+def test_copies_do_not_change_the_label_frequency():
+    features, states, _ = made_table(images=400, known=0.3)
+    groups = np.tile(np.arange(400), 3)
+    copied = probe.fit(np.tile(features, (3, 1)), np.tile(states, (3, 1)), groups=groups, step=ONE_STEP)
+    once = probe.fit(features, states, step=ONE_STEP)
+    ratio = copied.calibration.common_label_frequency / once.calibration.common_label_frequency
+    assert 0.75 < ratio < 1.33
+
+
+def test_the_penalty_is_the_best_of_the_grid_by_dense_leave_one_out(table, fitted):
+    features, states, _ = table
+    points, targets = landmarks_of(features, 60), (states == 1).astype(np.float64)
+    quality = []
+    for penalty in PENALTIES:
+        scores = np.empty(states.shape)
+        for row in range(len(features)):
+            weights = np.full(len(features), 1 / len(features))
+            weights[row] = 0
+            scores[row] = dense_solution(features, points, targets, penalty, weights)(features[[row]])[0]
+        quality.append(pooled_log_rank(summarize(scores, states)))
+    best = PENALTIES[int(np.argmax(quality))]
+    assert best / 10**0.26 < fitted.kernel.penalty < best * 10**0.26  # between the grid's points
+
+
+def test_large_tables_are_streamed_to_the_same_result(table, fitted, monkeypatch):
+    features, states, _ = table
+    monkeypatch.setattr("positively.probe.ridge._IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("positively.probe.basis.BLOCK_ROWS", 37)
+    monkeypatch.setattr("positively.probe.labels._BLOCK_ENTRIES", 2 * len(features))
+    streamed = probe.fit(features, sparse.csr_array(states), landmarks=60, step=ONE_STEP)
+    assert streamed.kernel.penalty == pytest.approx(fitted.kernel.penalty, rel=1e-3)
+    np.testing.assert_allclose(streamed.loo_scores, fitted.loo_scores, atol=1e-5)
+    soft = probe.fit(features, states, landmarks=60, step=SOFT)
+    monkeypatch.undo()
+    np.testing.assert_allclose(
+        soft.loo_scores, probe.fit(features, states, landmarks=60, step=SOFT).loo_scores, atol=1e-5
+    )
+
+
+def test_a_sample_judges_tables_that_are_large(monkeypatch):
+    features, states, _ = made_table(images=2400, known=0.5)
+    states[:, 0] = 0
+    states[:4, 0] = 1  # so few that a sample of the images would have none
+    everything = probe.fit(features, states, landmarks=60, step=ONE_STEP).kernel.penalty
+    monkeypatch.setattr("positively.probe.probe._JUDGED_IMAGES", 600)
+    sampled = probe.fit(features, states, landmarks=60, step=ONE_STEP).kernel.penalty
+    assert 0.5 < sampled / everything < 2
+
+
+@pytest.mark.parametrize("step", [ONE_STEP, SOFT])
+def test_changed_labels_give_what_a_fresh_fit_gives(table, step):
+    features, states, _ = table
+    changed = probe.fit(features, states, landmarks=60, step=step, linear=True)
+    rows, new = np.array([3, 50, 90]), states[[3, 50, 90]].copy()
+    new[0, 1], new[1, 1], new[2, 3] = 1, -1, 1 - new[2, 3]
+    untouched = changed.kernel.moments[:, [0, 2, 4]].clone()
+    assert changed.update(rows, new).tolist() == [1, 3]
+    assert torch.equal(changed.kernel.moments[:, [0, 2, 4]], untouched)
+
+    all_new = states.copy()
+    all_new[rows] = new
+    fresh = probe.fit(features, states, landmarks=60, step=step, linear=True)
+    fresh.labels.change(np.arange(len(states)), all_new, reviewed=True)
+    fresh._stale = set(range(states.shape[1]))
+    fresh._solve(
+        np.arange(states.shape[1])
+    )  # every class from nothing, with λ, frequencies and calibration as they are
+    np.testing.assert_allclose(changed.scores(features), fresh.scores(features), atol=1e-6)
+    np.testing.assert_allclose(changed.loo_scores, fresh.loo_scores, atol=1e-6)
+    changed.renew()
+    again = probe.fit(features, all_new, reviewed=all_new != states, landmarks=60, step=step, linear=True)
+    np.testing.assert_allclose(changed.probabilities(features), again.probabilities(features), atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [ONE_STEP, *SOFT_STEPS])
+def test_scores_of_known_and_hidden_positives_do_not_differ(step):
+    """The leak test: a score that has seen its own label ranks known positives above hidden ones."""
+    found = {"known": 0, "hidden": 0, "n known": 0, "n hidden": 0}
+    for seed in range(4):
+        features, states, truth = made_table(images=500, classes=6, known=0.3, seed=seed)
+        fitted = probe.fit(features, states, step=step)
+        scores = fitted.loo_scores if step != ONE_STEP else level_positives(fitted.loo_scores, states)
+        top = np.argsort(np.argsort(-scores, axis=0), axis=0) < 100
+        for name, which in (("known", states == 1), ("hidden", truth & (states == 0))):
+            found[name] += (top & which).sum()
+            found["n " + name] += which.sum()
+    known, hidden = found["known"] / found["n known"], found["hidden"] / found["n hidden"]
+    noise = np.sqrt(known * (1 - known) / found["n known"] + hidden * (1 - hidden) / found["n hidden"])
+    assert abs(known - hidden) < 2.5 * noise
+    assert hidden > 0.3  # of 500 images, 100: a score that knew nothing would find 0.2
+
+
+def test_leave_one_out_after_the_soft_step_would_leak():
+    """What label folds are for."""
+    features, states, truth = made_table(images=500, classes=6, known=0.15)
+    step = probe.Step(1.0, 1.0)
+    fitted = probe.fit(features, states, step=step)
+    fitted.set_penalty(1e-3)
+    fitted.first = replace(fitted.first, label_frequency=np.full(6, 0.15))
+    classes = np.arange(6)
+    hard = fitted._hard(classes)
+    targets = hard + fitted._soft(classes, hard)
+    ridge = fitted.kernel.ridge
+    leaky = ridge.held_out_scores(ridge.moments(targets), targets, fitted.kernel.penalty).numpy()
+    honest = fitted._fold_scores(fitted.kernel, classes, (step,))[0].numpy()
+
+    def advantage(scores):
+        rank = np.argsort(np.argsort(scores, axis=0), axis=0)
+        return rank[states == 1].mean() - rank[truth & (states == 0)].mean()
+
+    assert advantage(leaky) > advantage(honest) + 10
+
+
+def test_it_learns_more_than_the_known_labels(table):
+    features, states, truth = made_table(images=600, classes=6, known=0.3)
+    test_features, _, test_truth = made_table(images=600, classes=6, known=1.0, seed=0)
+    from positively.metrics import mean_average_precision
+
+    fitted = probe.fit(features[:300], states[:300])
+    found = mean_average_precision(fitted.scores(test_features[300:]), np.where(test_truth[300:], 1, -1))
+    complete = probe.fit(features[:300], np.where(truth[:300], 1, -1))
+    ceiling = mean_average_precision(complete.scores(test_features[300:]), np.where(test_truth[300:], 1, -1))
+    assert ceiling > found > truth.mean() + 0.3
+
+
+def test_verified_negatives_are_used():
+    features, states, truth = made_table(images=400, known=0.3)
+    generator = np.random.default_rng(5)
+    both = np.where(~truth & (generator.random(truth.shape) < 0.3), -1, states).astype(np.int8)
+    alone, told = probe.fit(features, states, step=SOFT), probe.fit(features, both, step=SOFT)
+    np.testing.assert_allclose(told.calibration.negative_frequency, 0.3, atol=0.1)
+    error = [np.abs(p.calibration.positives / truth.sum(0) - 1).mean() for p in (alone, told)]
+    assert error[1] < error[0]
+
+
+@pytest.mark.parametrize(
+    "states",
+    [np.zeros((30, 2)), np.ones((30, 2)), -np.ones((30, 2)), np.eye(30, 2)],
+    ids=["nothing known", "all positive", "all negative", "one positive a class"],
+)
+@pytest.mark.parametrize("step", [None, SOFT])
+def test_any_labels_give_finite_numbers(states, step):
+    features = made_table(images=30)[0]
+    fitted = probe.fit(features, states.astype(np.int8), step=step, linear=True)
+    assert np.isfinite(fitted.scores(features)).all()
+    assert np.isfinite(fitted.loo_scores).all()
+    probabilities = fitted.probabilities(features)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+
+
+@pytest.mark.parametrize("features", [np.zeros((30, 4)), np.ones((30, 4)), np.full((30, 4), 1e30)])
+def test_features_that_say_nothing_give_finite_numbers(features):
+    states = (np.random.default_rng(0).random((30, 3)) < 0.3).astype(np.int8)
+    assert np.isfinite(probe.fit(features, states, linear=True).loo_scores).all()
+
+
+def test_signed_features_serve_as_well():
+    features, states, truth = made_table(images=500, known=0.5)
+    rotation = np.linalg.qr(np.random.default_rng(3).normal(size=(features.shape[1],) * 2))[0]
+    signed = (features - features.mean(0)) @ rotation
+    from positively.metrics import mean_average_precision
+
+    plain, turned = (
+        mean_average_precision(probe.fit(x, states).loo_scores, np.where(truth, 1, -1)) for x in (features, signed)
+    )
+    assert turned > plain - 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"states": np.zeros((4, 2))}, "160 rows of features and 4 of states"),
+        ({"groups": [1, 2]}, "160 rows of features and 2 groups"),
+        ({"sample_weight": [-1.0] * 160}, "none below 0"),
+        ({"features": np.zeros((160, 3, 2), np.float32)}, "pooled features N×D"),
+        ({"features": np.full((160, 3), np.nan, np.float32)}, "row 0 are not finite"),
+        ({"groups": np.zeros(160)}, "All images are copies of one another, or of one group"),
+        ({"landmarks": 0}, "a landmark at least"),
+        ({"width": 0.0}, "a width above 0"),
+        ({"states": np.zeros((160, 0))}, "one of each at least"),
+        ({"reviewed": np.ones((2, 2))}, "as the states"),
+        ({"states": np.full((160, 2), 3)}, "3"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_told(table, change, message):
+    features, states, _ = table
+    given = {"features": features, "states": states, **change}
+    with pytest.raises(PositivelyError, match=message):
+        probe.fit(**given)
+
+
+def test_a_row_that_is_no_number_is_named(table):
+    features, states, _ = table
+    broken = features.copy()
+    broken[97, 3] = np.inf
+    with pytest.raises(ConfigError, match="row 97"):
+        probe.fit(broken, states, landmarks=5)
+
+
+@pytest.mark.parametrize("kind", [sparse.lil_array, sparse.dok_array, sparse.coo_array])
+def test_sparse_states_of_any_kind_are_read(table, fitted, kind):
+    features, states, _ = table
+    found = probe.fit(features, kind(states), reviewed=kind(states == 9), landmarks=60, step=ONE_STEP)
+    np.testing.assert_allclose(found.loo_scores, fitted.loo_scores, atol=1e-6)
+
+
+def test_the_last_change_of_a_row_counts(table):
+    features, states, _ = table
+    fitted = probe.fit(features, states, landmarks=60, step=ONE_STEP)
+    first, second = np.full(5, 1), np.zeros(5)
+    fitted.update([3, 3], np.stack([first, second]))
+    assert not fitted.labels.states(np.arange(5))[3].any()
+    with pytest.raises(LabelError, match="rows 0 to 159, not 160"):
+        fitted.update([160], [first])
+
+
+def test_lists_and_tensors_are_read(table, fitted):
+    features, states, _ = table
+    for kind in (np.ndarray.tolist, torch.from_numpy):
+        found = probe.fit(kind(features), kind(states), landmarks=60, step=ONE_STEP)
+        np.testing.assert_allclose(found.scores(kind(features)), fitted.scores(features), atol=1e-5)
+
+
+@pytest.mark.parametrize("new", [np.zeros((3, 5)), np.zeros(12), np.zeros((2, 12, 2))])
+def test_new_features_have_to_fit(fitted, new):
+    with pytest.raises(ConfigError, match="an array of images × 12"):
+        fitted.scores(new)
+
+
+def test_new_states_have_to_fit(table, fitted):
+    with pytest.raises(LabelError, match="1×5"):
+        fitted.update([0], [[1, 0]])
