@@ -1,0 +1,62 @@
+"""How many photos carry a tag, estimated from positives alone, beside the two trivial answers.
+
+Cells are the sum over the learned classes as a multiple of the truth, and the median relative error of a class. Masks:
+uniform; uneven (the share known differs by class, 0.2 to 0.9); one positive a photo, which is not missing at random.
+
+Run as ``python -m benchmarks.counts FOLDER WEIGHTS`` from the root of the project; both are those of
+``benchmarks.logistic``.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.logistic import read_tables
+from positively import probe
+
+MASKS = ("10 %", "30 %", "50 %", "70 %", "90 %", "uneven", "one a photo")
+
+
+def main() -> None:
+    tables = read_tables(Path(sys.argv[1]), sys.argv[2])
+    for name in ("coco-mini", "voc2007"):
+        features, truth = tables[name][:2]
+        heads = ("closed form", "observed", "common ratio", "at most holds", "median bound")
+        print(f"{name:<14}" + "".join(f"{head:>16}" for head in heads))
+        for mask in MASKS:
+            states = hide(truth, mask)
+            found = probe.fit(features, states).calibration
+            told = found.learned
+            true, known = (truth == 1).sum(0)[told], (states == 1).sum(0)[told]
+            answers = {
+                "closed form": found.positives[told],
+                "observed": known,
+                "common ratio": known / found.common_label_frequency,
+            }
+            cells = [f"{a.sum() / true.sum():.2f} / {np.median(np.abs(a / true - 1)):.2f}" for a in answers.values()]
+            bound = found.at_most[told]
+            print(
+                f"{mask:<14}"
+                + "".join(f"{cell:>16}" for cell in cells)
+                + f"{np.mean(bound >= true):>16.2f}{np.median(bound / true):>14.2f} ×",
+                flush=True,
+            )
+
+
+def hide(truth: np.ndarray, mask: str) -> np.ndarray:
+    """States with known positives alone."""
+    generator = np.random.default_rng(3)
+    draws, positive = generator.random(truth.shape), truth == 1
+    if mask == "one a photo":
+        first = np.where(positive, draws, 2).argmin(axis=1)
+        known = positive & (np.arange(truth.shape[1]) == first[:, None])
+    elif mask == "uneven":
+        known = positive & (draws < generator.uniform(0.2, 0.9, truth.shape[1]))
+    else:
+        known = positive & (draws < float(mask.split()[0]) / 100)
+    return known.astype(np.int8)
+
+
+if __name__ == "__main__":
+    main()
