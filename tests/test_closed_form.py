@@ -15,7 +15,7 @@ import positively as po
 import shapes
 from positively.calibration import level_positives
 from positively.cli import main
-from positively.errors import ConfigError, RunError
+from positively.errors import ConfigError, RunError, in_python
 from positively.metrics import mean_average_precision
 from positively.models.heads import KernelHead, create_head
 from positively.training.auto import resolve
@@ -266,9 +266,11 @@ def test_a_table_without_a_class_of_two_photos_is_told_nothing_was_learned(place
     assert not any(prediction.tags for prediction in run.predict([str(complete.paths[0])], top=3))
 
 
-def test_double_precision_and_many_epochs_change_nothing(place, complete, run, test):
+def test_double_precision_and_many_epochs_change_nothing(place, complete, run, test, caplog):
     tags = complete.with_known_ratio(0.5, 0).positives_only()
-    other = po.fit(tags, out=str(place / "double"), **basics(place), precision="64-true", epochs=3)
+    with caplog.at_level("INFO", logger="positively"):
+        other = po.fit(tags, out=str(place / "double"), **basics(place), precision="64-true", epochs=3)
+    assert any("takes no steps: epochs change nothing" in in_python(record.message) for record in caplog.records)
     np.testing.assert_allclose(other.scores(test), run.scores(test), atol=1e-4)
     assert len((other.path / "metrics.csv").read_text().splitlines()) == 2
 

@@ -203,8 +203,8 @@ def possible_starts(head: str) -> tuple[Start, ...]:
     return ("default",) if HEADS[head].last_layer is Head.last_layer else ("default", "prior")
 
 
-_OF_STEPS = {"epochs", "batch_size", "lr", "ema", "start", "augment", "restore_best", "refit", "freeze_batchnorm"}
-_OF_STEPS |= {"solve_head"}
+_STEP_OPTIONS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "refit")
+_OF_STEPS = {*_STEP_OPTIONS, "start", "augment", "freeze_batchnorm", "solve_head"}
 
 
 def choices(before: TrainConfig, after: TrainConfig) -> str:
@@ -224,6 +224,9 @@ def choices(before: TrainConfig, after: TrainConfig) -> str:
             if solves
             else " More than a head on stored features is to learn, so that the paper's method is taken, step by step."
         )
+    idle = [name for name in _STEP_OPTIONS if solves and getattr(before, name) is not None]
+    if idle:
+        reason += f" A method that solves takes no steps: {', '.join(map(option, idle))} change nothing."
     return f"Chosen: {', '.join(listed)}.{reason}"
 
 
