@@ -2,7 +2,7 @@
 
 A class has the probability p = σ(slope·x + offset) at a bent score x. Positives are known with the label frequency c,
 negatives with the negative frequency d, both at random, so that a label is known positive with probability c·p, known
-negative with d·(1 − p) and unknown with the rest (METHODS D.3). A pair that a person reviewed was unknown before, and
+negative with d·(1 − p) and unknown with the rest. A pair that a person reviewed was unknown before, and
 chosen by its score: it counts as (1 − c)·p or (1 − d)·(1 − p). Without the first factor, reviewing the top of a list
 would leave nothing but known labels there, and c would look like one.
 """

@@ -148,7 +148,7 @@ def _fit(summary: Summary, bend: float, frequency: Values, mean_slope: float) ->
 
 
 def hidden_share(probability: Values, frequency: Values, negative: Values) -> Values:
-    """Probability q that an unknown label is a hidden positive: (1−c)p / [(1−c)p + (1−d)(1−p)] (METHODS D.3).
+    """Probability q that an unknown label is a hidden positive: (1−c)p / [(1−c)p + (1−d)(1−p)].
 
     >>> float(hidden_share(np.array(0.5), np.array(0.5), np.array(0.0)).round(3))
     0.333
