@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from lightning_fabric import Fabric
 
+import shapes
 from positively.data.scenes import write_scenes
 
 TINY = {
@@ -27,6 +29,26 @@ def scenes(tmp_path_factory):
     write_scenes(folder, "train", 32)
     write_scenes(folder, "test", 24)
     return folder
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory):
+    """A folder with weights of the tiny network that are worth something: tiny.safetensors."""
+    folder = tmp_path_factory.mktemp("shapes")
+    shapes.write_weights(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tables(place):
+    """Complete labels of 200 training and 100 test pictures of coloured squares."""
+    return shapes.write_shapes(place, "train", 200, seed=0), shapes.write_shapes(place, "test", 100, seed=1)
+
+
+@pytest.fixture(scope="session")
+def fabric():
+    """The engine, on one CPU process."""
+    return Fabric(accelerator="cpu", devices=1)
 
 
 @pytest.fixture(scope="session")

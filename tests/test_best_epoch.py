@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 import positively as po
 import shapes
@@ -20,23 +19,6 @@ from positively.training.trainer import Trainer
 from test_methods import Killed, Memory, make, measured, weights
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shapes")
-    shapes.write_weights(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def tables(place):
-    return (shapes.write_shapes(place, "train", 200, seed=0),)
-
-
-@pytest.fixture(scope="module")
-def fabric():
-    return Fabric(accelerator="cpu", devices=1)
 
 
 def lowest(training):

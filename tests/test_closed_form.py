@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 import positively as po
 import shapes
@@ -27,20 +26,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shapes")
-    shapes.write_weights(folder)
-    return folder
+def complete(tables):
+    return tables[0]
 
 
 @pytest.fixture(scope="module")
-def complete(place):
-    return shapes.write_shapes(place, "train", 200, seed=0)
-
-
-@pytest.fixture(scope="module")
-def test(place):
-    return shapes.write_shapes(place, "test", 100, seed=1)
+def test(tables):
+    return tables[1]
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +93,7 @@ def test_a_run_predicts_the_same_in_a_fresh_process(run, test):
     np.testing.assert_allclose(np.load(out), scores, atol=1e-6)
 
 
-def test_the_saved_head_gives_the_probes_probabilities(place, complete, test):
-    fabric = Fabric(accelerator="cpu", devices=1)
+def test_the_saved_head_gives_the_probes_probabilities(place, complete, test, fabric):
     config = resolve(shapes.settings("closed-form", "probe", place), complete, CPU)
     training = Training(complete, config, fabric, Networks(fabric), verbose=False)
     training.run()
@@ -166,8 +157,7 @@ def test_a_class_that_cannot_be_learned_is_named_and_never_predicted(place, comp
     run.evaluate(shapes.read_shapes(place, "pretraining"))
 
 
-def test_verified_negatives_are_learned_from(place, complete):
-    fabric = Fabric(accelerator="cpu", devices=1)
+def test_verified_negatives_are_learned_from(place, complete, fabric):
     found = []
     for negatives in (True, False):
         config = resolve(

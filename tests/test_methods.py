@@ -33,23 +33,6 @@ STATEFUL = ("ll-cp", "prototype")
 DEPTHS = [(name, depth) for name in OURS for depth in METHODS[name].depths]
 
 
-@pytest.fixture(scope="session")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shapes")
-    shapes.write_weights(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def tables(place):
-    return shapes.write_shapes(place, "train", 200, seed=0), shapes.write_shapes(place, "test", 100, seed=1)
-
-
-@pytest.fixture(scope="session")
-def fabric():
-    return Fabric(accelerator="cpu", devices=1)
-
-
 class Killed(BaseException):
     """As if the process had died."""
 

@@ -73,11 +73,6 @@ class Link(NamedTuple):
     """Log of the likelihood with slope and offset integrated out (Laplace's approximation), up to a constant."""
 
 
-def sigmoid(logits: Values) -> Values:
-    """1 / (1 + exp(−logit)) without overflow."""
-    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * logits))
-
-
 def standardize(summary: Summary, bend: float = BEND) -> Values:
     """``(C, B)`` scores of the bins in standard deviations from the mean, bent like asinh beyond ``bend`` of them."""
     distance = (summary.scores - summary.center[:, None]) / summary.scale[:, None]

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.special import betainc
+from scipy.special import betainc, expit
 
 from positively.calibration.likelihood import (
     BEND,
     Link,
     SlopePrior,
     fit_link,
-    sigmoid,
     slope_prior,
     standardize,
     typical_slope,
@@ -60,7 +59,7 @@ class Frequencies:
     @property
     def label_frequency(self) -> Values:
         """``(C,)`` geometric means of c."""
-        return np.asarray(np.exp(np.log(sigmoid(LOGIT_GRID)) @ self.posterior))
+        return np.asarray(np.exp(np.log(expit(LOGIT_GRID)) @ self.posterior))
 
 
 def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
@@ -90,7 +89,7 @@ def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
     typical = mean = typical_slope(bend)
     if asked.size:
         part = summary.take(asked)
-        bent, grid = standardize(part, bend), np.repeat(sigmoid(COARSE_GRID)[:, None], asked.size, axis=1)
+        bent, grid = standardize(part, bend), np.repeat(expit(COARSE_GRID)[:, None], asked.size, axis=1)
         link: Link | None = None
         for _ in range(ROUNDS):
             prior = slope_prior(part, mean)
@@ -129,7 +128,7 @@ def pool(evidence: Values) -> tuple[Values, float]:
 
     >>> sharp = -0.5 * ((LOGIT_GRID[:, None] - np.array([0.0, 0.1])) / 0.05) ** 2
     >>> weights, common = pool(np.column_stack([sharp, np.zeros(101)]))
-    >>> round(common, 1), bool(0.3 < sigmoid(LOGIT_GRID @ weights)[2] < 0.7)
+    >>> round(common, 1), bool(0.3 < expit(LOGIT_GRID @ weights)[2] < 0.7)
     (0.5, True)
     """
     common, spread = (part.ravel() for part in np.meshgrid(LOGIT_GRID[::2], SPREAD_GRID))
@@ -144,7 +143,7 @@ def pool(evidence: Values) -> tuple[Values, float]:
     weight /= weight.sum()
     # Mixture over hyperparameters of each class's own posterior.
     posterior = shifted * (prior @ (weight[:, None] / fit))
-    return posterior / posterior.sum(axis=0), float(sigmoid(np.asarray(weight @ common)))
+    return posterior / posterior.sum(axis=0), float(expit(np.asarray(weight @ common)))
 
 
 def at_most(known: Values, posterior: Values, level: float = 0.9) -> Values:
@@ -167,7 +166,7 @@ def at_most(known: Values, posterior: Values, level: float = 0.9) -> Values:
     """
     blur = np.exp(-0.5 * ((LOGIT_GRID[:, None] - LOGIT_GRID) / CLASS_ERROR) ** 2)
     weights = (blur / blur.sum(axis=0)) @ posterior
-    frequency = (1.0 - SHAPE_ERROR) * sigmoid(LOGIT_GRID)[:, None]
+    frequency = (1.0 - SHAPE_ERROR) * expit(LOGIT_GRID)[:, None]
     low, high = np.zeros(known.shape), np.full(known.shape, 40.0) * (known + 3.0) / frequency[0]
     for _ in range(60):
         middle = 0.5 * (low + high)

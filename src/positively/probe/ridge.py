@@ -111,13 +111,11 @@ class Ridge:
 
     def _group_scores(self, members: Tensor, fits: Tensor, targets: Tensor, penalty: float) -> Tensor:
         """Of groups of one size, members G×S: G×S×K."""
-        rows = members.flatten().cpu().numpy()
-        is_held = self._cached is not None and len(self._cached) == len(self.weights)
-        found = (
-            self._cached[members.flatten()]
-            if is_held and self._cached is not None
-            else self.basis.coordinates(self.features[rows])
-        )
+        rows = members.flatten()
+        if self._cached is not None and len(self._cached) == len(self.weights):
+            found = self._cached[rows]
+        else:  # not held, or in part by other processes
+            found = self.basis.coordinates(self.features[rows.numpy()])
         coordinates = found.double().reshape(*members.shape, -1)
         hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.mT + 1
         hat = hat * self.weights[members][:, None, :]

@@ -52,8 +52,6 @@ class Fold:
     """Known positives of the other folds."""
     soft: Tensor
     """q of everything that is unknown in this fold."""
-    share: Tensor
-    """(K,) share of the known positives that this fold still sees."""
 
 
 def soft_folds(
@@ -87,7 +85,7 @@ def soft_folds(
         level = torch.from_numpy(share).float().to(scores.device)
         # Fewer known positives: lower scores, and fewer of the positives are known.
         fewer = replace(calibration, label_frequency=calibration.label_frequency * share)
-        yield Fold(hidden, hard, soft_part(fewer, scores / level, seen), level)
+        yield Fold(hidden, hard, soft_part(fewer, scores / level, seen))
 
 
 def fold_scores(
