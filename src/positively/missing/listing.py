@@ -15,17 +15,17 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One tag that is probably missing, or (in the list of wrong ones) probably wrong."""
+    """One tag of one image, that is probably missing or looks wrong."""
 
     image: str
     tag: str
-    probability: float
-    """That the image carries the tag."""
+    value: float
+    """Of a missing tag the probability; of one that looks wrong, the doubt."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of image and class in an order that matters."""
+    """Pairs of image and class, the largest value first."""
 
     images: Sequence[str]
     classes: tuple[str, ...]
@@ -33,15 +33,16 @@ class Pairs:
     """``(K,)`` row of the image in the table."""
     columns: Rows
     """``(K,)`` number of the class."""
-    probabilities: Values
-    """``(K,)`` that the image carries the tag."""
+    values: npt.NDArray[np.float32]
+    """``(K,)`` of missing tags, the probability that the image carries the tag; of tags that look wrong, the log of how
+    many times more the image looks like any image of the table than like one with the tag."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, place: int) -> Suggestion:
         row, column = int(self.rows[place]), int(self.columns[place])
-        return Suggestion(self.images[row], self.classes[column], float(self.probabilities[place]))
+        return Suggestion(self.images[row], self.classes[column], float(self.values[place]))
 
     def __iter__(self) -> Iterator[Suggestion]:
         return (self[place] for place in range(len(self)))
@@ -67,9 +68,14 @@ class MissingTags(Pairs):
 
     counts: ClassCounts
     wrong: Pairs
-    """Known tags that look wrong, the least likely first."""
+    """Known tags whose image looks less like the tag than an average image does, the most doubtful first."""
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float32]:
+        """``(K,)`` that the image carries the tag."""
+        return self.values
 
     @cached_property
     def expected_precision(self) -> Values:
         """``(K,)`` share of the first 1, 2, 3 … suggestions that is expected to be right."""
-        return np.cumsum(self.probabilities) / np.arange(1, len(self) + 1)
+        return np.cumsum(self.values, dtype=np.float64) / np.arange(1, len(self) + 1)
