@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from positively.calibration import CalibratedScores, Calibration, OutOfSample, pooled_log_rank
+from positively.distributed import broadcast
 from positively.labels import UNKNOWN, LabelTable
 from positively.methods.base import Method, TrainingContext
 from positively.models.heads import KernelHead
 from positively.options import Positive, Range
-from positively.probe import ONE_STEP, WIDTH, Probe, Step, fit
+from positively.probe import ONE_STEP, WIDTH, Probe, Step, find_series, fit
 from positively.probe.basis import Kernel
 from positively.probe.probe import MOST_SCORES
 
@@ -57,7 +58,7 @@ class ClosedForm(Method):
         self.probe = fit(
             training.inputs,
             label_states(table),
-            groups=copies(table),
+            groups=broadcast(find_series(training.inputs, copies(table), training.seed)),
             landmarks=len(head.landmarks),
             width=self.options.width,
             step=step,
