@@ -1,6 +1,16 @@
 """Scores of a table's images and their label states in, the tags that are probably missing out."""
 
-from positively.missing.listing import ClassCounts, MissingTags, Suggestion
+from positively.missing.finding import missing_in_run, missing_in_scores, missing_in_table
+from positively.missing.listing import ClassCounts, MissingTags, Pairs, Suggestion
 from positively.missing.rank import rank_missing
 
-__all__ = ["ClassCounts", "MissingTags", "Suggestion", "rank_missing"]
+__all__ = [
+    "ClassCounts",
+    "MissingTags",
+    "Pairs",
+    "Suggestion",
+    "missing_in_run",
+    "missing_in_scores",
+    "missing_in_table",
+    "rank_missing",
+]

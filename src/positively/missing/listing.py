@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from positively.errors import and_more
+
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
@@ -75,7 +77,51 @@ class MissingTags(Pairs):
         """``(K,)`` that the image carries the tag."""
         return self.values
 
+    def __repr__(self) -> str:
+        return f"MissingTags({len(self):,} suggestions, {len(self.wrong):,} tags that look wrong)"
+
+    def __str__(self) -> str:
+        """What was found, in a few lines."""
+        return describe(self)
+
     @cached_property
     def expected_precision(self) -> Values:
         """``(K,)`` share of the first 1, 2, 3 … suggestions that is expected to be right."""
         return np.cumsum(self.values, dtype=np.float64) / np.arange(1, len(self) + 1)
+
+
+def describe(found: MissingTags) -> str:
+    """A few lines for people: how many are missing, how far the list can be trusted, what cannot be judged."""
+    counts, judged = found.counts, found.counts.learned
+    if not judged.any():
+        return (
+            "Nothing can be judged: no tag has three known photos whose looks tell them from the others. Tag more "
+            "photos of each kind."
+        )
+    missing, most, known = (float(part[judged].sum()) for part in (counts.missing, counts.at_most, counts.known))
+    # With a tenth of the tags known, the number of the others is hardly identifiable: only a bound is honest.
+    is_open = known < 0.2 * (known + missing) or most > 2 * missing + 10
+    number = f"At most {most:,.0f} tags are missing" if is_open else f"About {missing:,.0f} tags are missing (at most "
+    lines = [f"{number}{'' if is_open else f'{most:,.0f})'}, beside {known:,.0f} that are written down."]
+    depths = [depth for depth in (100, 500, 1000, 2000, 5000, 10_000) if depth <= len(found)] or [len(found)]
+    shares = [
+        f"{100 * found.expected_precision[depth - 1]:.0f} % of the first {depth:,}" for depth in depths[:4] if depth
+    ]
+    if shares:
+        lines.append(f"Suggestions, likeliest first: {len(found):,}. Expected to be right: {', '.join(shares)}.")
+    order = [c for c in np.argsort(-counts.missing * judged, kind="stable")[:5] if counts.missing[c] >= 0.5]
+    listed = [f"'{found.classes[c]}' {counts.missing[c]:,.0f} (at most {counts.at_most[c]:,.0f})" for c in order]
+    if listed:
+        lines.append(f"Most are missing of {', '.join(listed)}.")
+    lost = [f"'{found.classes[c]}' ({counts.known[c]:,})" for c in np.flatnonzero(~judged)]
+    if lost:
+        lines.append(
+            f"Cannot be judged, so not in the list: {and_more(lost)}. In brackets: photos that carry it. It takes "
+            "three and more, whose looks tell them from the others."
+        )
+    if len(found.wrong):
+        lines.append(
+            f"Known tags whose photo looks less like the tag than an average photo: {len(found.wrong):,}, the most "
+            "doubtful first in a list of their own. Most of them are right all the same: look before you delete."
+        )
+    return "\n".join(lines)

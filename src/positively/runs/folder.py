@@ -81,9 +81,9 @@ class RunFolder:
         """Raise if the folder holds anybody else's files, or a run that is not to be resumed."""
         if not self.path.exists():
             return
-        if not self._holds_run() and not self._is_free():
+        if not self.holds_run and not self._is_free():
             raise RunError(f"{self.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}.")
-        if self._holds_run() and not resume:
+        if self.holds_run and not resume:
             raise RunError(
                 f"{self.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
                 f"folder with {option('out', 'DIR')}."
@@ -111,8 +111,9 @@ class RunFolder:
         """Whether there is nothing but empty folders, the lock, and what a kill left half written."""
         return all(path.is_dir() or path.name == LOCK or is_temporary(path) for path in self.path.rglob("*"))
 
-    def _holds_run(self) -> bool:
-        """Other programs have a config.yaml too; only a run has both of these."""
+    @property
+    def holds_run(self) -> bool:
+        """Whether there is a run: other programs have a config.yaml too; only a run has both of these."""
         return self.checkpoint.exists() or (self.config.exists() and self.environment.exists())
 
     @property
