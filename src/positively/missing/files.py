@@ -128,4 +128,4 @@ def _columns(pairs: Pairs, values: dict[str, npt.NDArray[Any]]) -> Iterator[dict
 
 
 def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    return np.round(values.astype(np.float64), 4)
+    return np.asarray(np.round(values.astype(np.float64), 4), dtype=np.float64)
