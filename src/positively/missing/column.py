@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from positively.calibration import Calibration
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States
+from positively.probe.labels import votes_of
 
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -37,7 +38,7 @@ class ClassProgress:
     """Whether the tag can be judged; if not, its order is worth something, its probabilities are not."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Labels:
     """What is known of one tag, photo by photo; never changed, only replaced."""
 
@@ -58,6 +59,16 @@ class Labels:
         """Whether any positive was known before the review, and so at random."""
         return bool((self.before == POSITIVE).any())
 
+    @cached_property
+    def votes(self) -> npt.NDArray[np.int64]:
+        """(N,) twice the targets of the regression."""
+        return votes_of(self.states, self.reviewed)
+
+    @cached_property
+    def level(self) -> float:
+        """How high scores stand: they grow with the number of positives they are made from."""
+        return float(np.maximum(self.votes, 0).sum())
+
     def changed(self, rows: Rows, states: States) -> Labels:
         """With answers: +1, −1, or 0 for what was known before the review."""
         now = self.states.copy()
@@ -76,7 +87,7 @@ class Column:
     name: str
     labels: Labels
     scores: npt.NDArray[np.float32]
-    """(N,) by labels other than the photo's own."""
+    """(N,) by labels other than the photo's own, at the level they had when they were calibrated."""
     calibration: Calibration
     """Of this class alone."""
     base: Column | None = None

@@ -22,7 +22,7 @@ from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
 from positively.probe.basis import as_rows, row_blocks
-from positively.probe.labels import ProbeLabels, positives_of
+from positively.probe.labels import ProbeLabels, targets_of
 from positively.probe.ridge import Ridge
 
 # λ before anything is known to choose it by.
@@ -234,7 +234,9 @@ class ReviewModel:
         base = column.base or column
         if labels.equals(base.labels):
             return base
-        return Column(column.name, labels, self._fit.scores(labels), column.calibration, base).ready()
+        # More positives, higher scores: what they mean was found at the level they had.
+        level = np.float32(base.labels.level / labels.level if base.labels.level and labels.level else 1.0)
+        return Column(column.name, labels, level * self._fit.scores(labels), column.calibration, base).ready()
 
     def _new(self, name: str, labels: Labels) -> Column:
         scores = self._fit.scores(labels)
@@ -245,7 +247,9 @@ class ReviewModel:
         for what, places, count in (("photos", rows, len(self._ridge.weights)), ("tags", columns, len(self._columns))):
             wrong = places[(places < 0) | (places >= count)]
             if len(wrong):
-                raise LabelError(f"There are {count} {what}, counted from 0; there is no number {and_more(wrong)}.")
+                raise LabelError(
+                    f"There are {count} {what}, counted from 0; there is no number {and_more(wrong.tolist())}."
+                )
 
 
 class Fit:
@@ -257,13 +261,13 @@ class Fit:
 
     def moments(self, labels: Labels) -> Tensor:
         """Of one class."""
-        rows = np.flatnonzero(labels.states == POSITIVE)
-        return self._ridge.target_moments(rows, np.ones(len(rows), dtype=np.float32))
+        rows = np.flatnonzero(labels.votes)
+        return self._ridge.target_moments(rows, targets_of(labels.votes[rows], self._ridge.weights.device))
 
     def scores(self, labels: Labels) -> npt.NDArray[np.float32]:
         """(N,) scores of one class, each without the photo's own label: one product."""
         fits = self._ridge.scores(self.moments(labels)[:, None], self.penalty)
-        return self._left_out(fits, positives_of(labels.states[:, None], fits.device))[:, 0].cpu().numpy()
+        return self._left_out(fits, targets_of(labels.votes, fits.device)[:, None])[:, 0].cpu().numpy()
 
 
 def _checked(classes: Sequence[str]) -> list[str]:

@@ -71,6 +71,10 @@ class ProbeLabels:
             flags[list(self._reviewed.get(index, ())), column] = True
         return flags
 
+    def votes(self, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """N×K votes of some classes."""
+        return votes_of(self.states(classes), self.reviewed(classes))
+
     def change(self, rows: npt.NDArray[np.int64], states: States, reviewed: bool) -> npt.NDArray[np.int64]:
         """Set states K×C of some rows, the last one of a row that is named twice; returns the classes that changed."""
         if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
@@ -89,9 +93,20 @@ class ProbeLabels:
         return np.unique(places[1])
 
 
-def positives_of(states: States, device: torch.device) -> Tensor:
-    """1 where a class is a known positive, else 0: targets of the first step."""
-    return torch.from_numpy((states == POSITIVE).astype(np.float32)).to(device)
+def votes_of(states: States, reviewed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Twice the targets of the first step: 2 for a known positive, 1 and −1 for pairs a person accepted and rejected.
+
+    An unknown label has the target 0, which is its mean over those that are missing and those that are absent; an
+    answer takes it up or down from there. All answers come from where scores are high. At full weight they would outvote
+    the labels known at random: by half of it, 2,000 answers find a tenth more of VOC's missing tags.
+    """
+    given = np.where(reviewed, states, 2 * (states == POSITIVE))
+    return given.astype(np.int64)
+
+
+def targets_of(votes: npt.NDArray[np.int64], device: torch.device) -> Tensor:
+    """Targets of the first step."""
+    return torch.from_numpy(votes.astype(np.float32) / 2).to(device)
 
 
 def label_folds(

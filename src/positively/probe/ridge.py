@@ -95,10 +95,10 @@ class Ridge:
         hats = (self._hat(members, penalty) for sized in self._group_rows for members in self._split(sized))
         return LeftOut(self.leverage(penalty), hats)
 
-    def target_moments(self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.float32]) -> Tensor:
+    def target_moments(self, rows: npt.NDArray[np.int64], targets: Tensor) -> Tensor:
         """:meth:`moments` (R+1) of one class whose targets are 0 everywhere but in a few rows."""
         chosen = torch.from_numpy(rows).to(self.weights.device)
-        weighted = torch.from_numpy(targets).to(self.weights.device) * self.weights[chosen].float()
+        weighted = targets * self.weights[chosen].float()
         return torch.cat([self._coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
 
     def leverage(self, penalty: float) -> Tensor:
