@@ -97,8 +97,8 @@ def votes_of(states: States, reviewed: npt.NDArray[np.bool_]) -> npt.NDArray[np.
     """Twice the targets of the first step: 2 for a known positive, 1 and −1 for pairs a person accepted and rejected.
 
     An unknown label has the target 0, which is its mean over those that are missing and those that are absent; an
-    answer takes it up or down from there. All answers come from where scores are high. At full weight they would outvote
-    the labels known at random: by half of it, 2,000 answers find a tenth more of VOC's missing tags.
+    answer takes it up or down from there. All answers come from where scores are high: at full weight they would
+    outvote the labels known at random.
     """
     given = np.where(reviewed, states, 2 * (states == POSITIVE))
     return given.astype(np.int64)
