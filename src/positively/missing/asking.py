@@ -48,9 +48,8 @@ def choose(
 def _drawn(
     columns: Sequence[Column], design: AuditDesign, count: int, column: int | None, skip: Set[Pair]
 ) -> list[Pair]:
-    design.put_off.update(skip & set(design.pairs()))
     found: dict[Pair, None] = {}
-    for row, index in design.pairs():
+    for _, row, index in design.pairs(columns):
         if len(found) == count:
             break
         if column in (None, index) and (row, index) not in skip and columns[index].labels.states[row] == UNKNOWN:

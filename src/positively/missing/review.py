@@ -17,7 +17,7 @@ from positively.data.loading import FeatureRows
 from positively.errors import LabelError, and_more
 from positively.labels import POSITIVE, UNKNOWN, States, check_states
 from positively.missing.asking import Pair, Question, Way, choose
-from positively.missing.audit import AuditDesign, Estimate, draw, estimate
+from positively.missing.audit import AuditDesign, Estimate, draw_audit, estimate_missing
 from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
@@ -69,7 +69,8 @@ class ReviewModel:
         self._writing, self._renewing = threading.RLock(), threading.Lock()
         self._columns: tuple[Column, ...]
         self._fit, self._columns = self._renewed(_checked(classes), labels)
-        self.audit = audit if audit is not None else draw(self._columns, seed)
+        self._put_off: frozenset[Pair] = frozenset()
+        self.audit = audit if audit is not None else draw_audit(self._columns, seed)
 
     # What is known.
 
@@ -115,11 +116,12 @@ class ReviewModel:
             column: One class; all by default.
             skip: Pairs (row, column) that the user put off. The audit then leaves them out of its estimate.
         """
+        self._put_off |= skip  # union: whoever asks with no pair put off does not bring the others back
         return choose(way, self._columns, self.audit, count, column, skip)
 
     def estimate(self, column: int | None = None) -> Estimate | None:
         """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough."""
-        return estimate(self.audit, self._columns, column)
+        return estimate_missing(self.audit, self._columns, column, self._put_off)
 
     def advice(self) -> str:
         """Whether to go on, and what is left."""
@@ -196,7 +198,7 @@ class ReviewModel:
     def start_audit(self) -> None:
         """Draw a new audit from what is unknown now, classes added since the last one included."""
         with self._writing:
-            self.audit = draw(self._columns, self._seed)
+            self.audit = draw_audit(self._columns, self._seed)
 
     def scores(self, features: FeatureRows) -> npt.NDArray[np.float32]:
         """Scores B×C of new photos by the labels as they are now."""
