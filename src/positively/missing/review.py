@@ -15,14 +15,14 @@ from torch import Tensor
 
 from positively.data.loading import FeatureRows
 from positively.errors import LabelError, and_more
-from positively.labels import POSITIVE, UNKNOWN, States, check_states
+from positively.labels import UNKNOWN, States, check_states
 from positively.missing.asking import Pair, Question, Way, choose
 from positively.missing.audit import AuditDesign, Estimate, draw_audit, estimate_missing
 from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
 from positively.probe.basis import as_rows, row_blocks
-from positively.probe.labels import ProbeLabels, targets_of
+from positively.probe.labels import ProbeLabels
 from positively.probe.ridge import Ridge
 
 # λ before anything is known to choose it by.
@@ -64,11 +64,16 @@ class ReviewModel:
             raise LabelError(f"States (and flags of reviewed ones) are photos × {len(classes)} classes.")
         self._seed = seed
         self._ridge: Ridge = decompose(features, len(given), groups=groups, landmarks=landmarks, seed=seed)[0]
-        before = np.where(flags, UNKNOWN, given).astype(np.int8) if flags is not None else given
-        labels = [Labels(before[:, index].copy(), given[:, index].copy()) for index in range(len(classes))]
+        rows, columns = np.nonzero(np.zeros(given.shape) if flags is None else flags * given)
+        answered = given[rows, columns]
+        given[rows, columns] = UNKNOWN
+        labels = [Labels.blank(column.copy()) for column in given.T]
         self._writing, self._renewing = threading.RLock(), threading.Lock()
         self._columns: tuple[Column, ...]
         self._fit, self._columns = self._renewed(_checked(classes), labels)
+        if len(rows):
+            self.answer(rows, columns, answered)
+            self.renew()
         self._put_off: frozenset[Pair] = frozenset()
         self.audit = audit if audit is not None else draw_audit(self._columns, seed)
 
@@ -156,7 +161,8 @@ class ReviewModel:
             changed = list(self._columns)
             for index in np.unique(column).tolist():
                 own = column == index
-                labels = changed[index].labels.changed(row[own], state[own].astype(np.int8))
+                old = changed[index]
+                labels = old.labels.changed(row[own], state[own].astype(np.int8), old.surprise(row[own]))
                 changed[index] = self._updated(changed[index], labels)
             self._columns = tuple(changed)
 
@@ -169,7 +175,7 @@ class ReviewModel:
             before = np.zeros(len(self._ridge.weights), dtype=np.int8)
             examples = np.zeros(len(before), dtype=np.bool_)
             examples[chosen] = True
-            labels = Labels(before, np.where(examples, POSITIVE, before).astype(np.int8), examples)
+            labels = Labels(before, examples.astype(np.int8), np.ones(len(before), dtype=np.float32), examples)
             self._columns = (*self._columns, self._new(name, labels))
             return len(self._columns) - 1
 
@@ -216,14 +222,15 @@ class ReviewModel:
         """λ, scores and probabilities by these labels."""
         if not names:
             return Fit(self._ridge, _FIRST_PENALTY), ()
-        states, reviewed = (np.stack([getattr(one, kind) for one in labels], axis=1) for kind in ("states", "reviewed"))
+        states = np.stack([one.states for one in labels], axis=1)
+        reviewed = np.stack([one.reviewed * one.surprise for one in labels], axis=1)
         probe = Probe(ProbeLabels(states, reviewed), self._ridge, step=ONE_STEP, seed=self._seed)
-        columns = []
+        fit, columns = Fit(self._ridge, probe.kernel.penalty), []
         for index, (name, one) in enumerate(zip(names, labels, strict=True)):
             scores = probe.held_out_scores(np.array([index]))[:, 0].copy()
             calibration = probe.calibration.take(np.array([index])) if one.at_random else calibrate_review(scores, one)
-            columns.append(Column(name, one, scores, calibration).ready())
-        return Fit(self._ridge, probe.kernel.penalty), tuple(columns)
+            columns.append(Column(name, one, scores, calibration, fit.influence).ready())
+        return fit, tuple(columns)
 
     def _carried(self, fresh: Column | None, column: Column) -> Column:
         """A column as it is now, with what was found anew."""
@@ -238,11 +245,12 @@ class ReviewModel:
             return base
         # More positives, higher scores: what they mean was found at the level they had.
         level = np.float32(base.labels.level / labels.level if base.labels.level and labels.level else 1.0)
-        return Column(column.name, labels, level * self._fit.scores(labels), column.calibration, base).ready()
+        scores = level * self._fit.scores(labels)
+        return Column(column.name, labels, scores, column.calibration, self._fit.influence, base).ready()
 
     def _new(self, name: str, labels: Labels) -> Column:
         scores = self._fit.scores(labels)
-        return Column(name, labels, scores, calibrate_review(scores, labels)).ready()
+        return Column(name, labels, scores, calibrate_review(scores, labels), self._fit.influence).ready()
 
     def _check(self, rows: Rows, columns: Rows) -> None:
         """Both must be there."""
@@ -260,16 +268,18 @@ class Fit:
     def __init__(self, ridge: Ridge, penalty: float) -> None:
         self._ridge, self.penalty = ridge, penalty
         self._left_out = ridge.left_out(penalty).hold()
+        self.influence = ridge.influence(penalty).cpu().numpy()
 
     def moments(self, labels: Labels) -> Tensor:
         """Of one class."""
-        rows = np.flatnonzero(labels.votes)
-        return self._ridge.target_moments(rows, targets_of(labels.votes[rows], self._ridge.weights.device))
+        rows = np.flatnonzero(labels.targets)
+        return self._ridge.target_moments(rows, torch.from_numpy(labels.targets[rows]).to(self._ridge.weights.device))
 
     def scores(self, labels: Labels) -> npt.NDArray[np.float32]:
         """(N,) scores of one class, each without the photo's own label: one product."""
         fits = self._ridge.scores(self.moments(labels)[:, None], self.penalty)
-        return self._left_out(fits, targets_of(labels.votes, fits.device)[:, None])[:, 0].cpu().numpy()
+        targets = torch.from_numpy(labels.targets).to(fits.device)
+        return self._left_out(fits, targets[:, None])[:, 0].cpu().numpy()
 
 
 def _checked(classes: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from positively.errors import ConfigError, LabelError
 from positively.labels import POSITIVE, UNKNOWN, check_states
 from positively.probe.basis import as_rows, row_blocks
 from positively.probe.choice import choose_penalty
-from positively.probe.labels import ProbeLabels, targets_of
+from positively.probe.labels import ProbeLabels
 from positively.probe.ridge import Ridge
 from positively.probe.soft import ONE_STEP, SOFT_STEPS, Fold, Step, fold_scores, level_of, soft_folds, soft_part
 from positively.randomness import random_stream
@@ -184,7 +184,7 @@ class Probe:
         return [self.kernel] if self.linear is None else [self.kernel, self.linear]
 
     def _hard(self, classes: Classes) -> Tensor:
-        return targets_of(self.labels.votes(classes), self.kernel.ridge.weights.device)
+        return torch.from_numpy(self.labels.targets(classes)).to(self.kernel.ridge.weights.device)
 
     def _choose_penalty(self, solution: Solution) -> float:
         """λ by all images, or (large tables) by a sample of them, and some positives of every class."""
@@ -193,10 +193,10 @@ class Probe:
         ridge = solution.ridge if is_all else solution.ridge.part(rows)
         blocks = list(self.labels.blocks())
         states = np.concatenate([self.labels.states(classes)[rows] for classes in blocks], axis=1)
-        votes = np.concatenate([self.labels.votes(classes)[rows] for classes in blocks], axis=1)
+        targets = np.concatenate([self.labels.targets(classes)[rows] for classes in blocks], axis=1)
         together = np.concatenate([self._together(classes)[rows] for classes in blocks], axis=1)
         known = np.concatenate([self._support(classes).sum(axis=0) for classes in blocks])
-        hard = targets_of(votes, ridge.weights.device)
+        hard = torch.from_numpy(targets).to(ridge.weights.device)
 
         def held_out(penalty: float) -> npt.NDArray[np.floating]:
             scores = ridge.held_out_scores(solution.moments, hard, penalty).cpu().numpy()
@@ -225,7 +225,7 @@ class Probe:
         return rows, (reference & counted)[rows]
 
     def _together(self, classes: Classes) -> npt.NDArray[np.int64]:
-        """N×K votes for a class that are left out together with an image, its own among them."""
+        """N×K halves of known positives that are left out together with an image, its own among them."""
         groups, support = self.kernel.ridge.groups, self._support(classes)
         if groups is None:
             return support
@@ -233,8 +233,9 @@ class Probe:
         return np.asarray(members @ support)[groups]
 
     def _support(self, classes: Classes) -> npt.NDArray[np.int64]:
-        """N×K votes for a class, of images that count."""
-        return np.maximum(self.labels.votes(classes), 0) * self._counted[:, None]
+        """N×K known positives of images that count, in halves: a reviewed one is half of one."""
+        halves = (2 * self.labels.targets(classes)).clip(0).astype(np.int64)
+        return halves * self._counted[:, None]
 
     def _counts(self) -> npt.NDArray[np.int64]:
         """Known positives of each class."""
@@ -328,7 +329,7 @@ class Probe:
             known = self._support(classes).sum(axis=0)
             values = level_positives(values, states, known, self._together(classes))
         counted, reviewed = self._counted, self.labels.reviewed(classes)
-        return summarize(values[counted], states[counted], reviewed[counted], leave_one_out=False)
+        return summarize(values[counted], states[counted], reviewed[counted] > 0, leave_one_out=False)
 
     @property
     def _counted(self) -> npt.NDArray[np.bool_]:

@@ -104,11 +104,19 @@ class Ridge:
     def leverage(self, penalty: float) -> Tensor:
         """h_i of all images, (N,)."""
         if penalty not in self._leverages:
-            scale = (1 / (self.basis.eigenvalues + penalty)).float()
-            parts = [coordinates.square() @ scale for _, coordinates in self._blocks()]
-            own = torch.cat([*parts, scale.new_empty(0)])
-            self._leverages[penalty] = (1 + gather_rows(own)) * self.weights.float()
+            own = self._lengths(1 / (self.basis.eigenvalues + penalty))
+            self._leverages[penalty] = (1 + own) * self.weights.float()
         return self._leverages[penalty]
+
+    def influence(self, penalty: float) -> Tensor:
+        """How far the target of each image moves the fits of all, (N,): Σ_j s_j (∂f_j / ∂t_i)²."""
+        moved = self._lengths(self.basis.eigenvalues / (self.basis.eigenvalues + penalty).square())
+        return (1 + moved) * self.weights.float().square()
+
+    def _lengths(self, scale: Tensor) -> Tensor:
+        """Σ_j scale_j z_ij² of all images, (N,)."""
+        parts = [coordinates.square() @ scale.float() for _, coordinates in self._blocks()]
+        return gather_rows(torch.cat([*parts, torch.empty(0, device=scale.device)]))
 
     def _coordinates(self, rows: Tensor) -> Tensor:
         """Coordinates of any rows of the table."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from positively.calibration import Calibration
 from positively.labels import POSITIVE, UNKNOWN, States
-from positively.probe.labels import label_folds, targets_of, votes_of
+from positively.probe.labels import label_folds, targets_of
 from positively.probe.ridge import Ridge
 
 FOLDS = 5
@@ -59,7 +59,7 @@ def soft_folds(
     penalty: float,
     calibration: Calibration,
     states: States,
-    reviewed: npt.NDArray[np.bool_],
+    reviewed: npt.NDArray[np.float32],
     classes: npt.NDArray[np.int64],
     groups: npt.NDArray[np.int64] | None,
     seed: int,
@@ -71,7 +71,7 @@ def soft_folds(
         penalty: Its λ.
         calibration: Of the first step's scores, for these classes.
         states: States N×K of these classes.
-        reviewed: Which of them a person gave because of a score.
+        reviewed: Weights of those that a person gave because of a score.
         classes: Their indices.
         groups: Images that must not vouch for one another.
         seed: Seed of the folds.
@@ -82,7 +82,7 @@ def soft_folds(
         hidden = fold_of == fold
         seen = np.where(hidden, UNKNOWN, states).astype(np.int8)
         share = np.maximum((seen == POSITIVE).sum(axis=0) / known, 1e-3)
-        hard = targets_of(votes_of(seen, reviewed), ridge.weights.device)
+        hard = torch.from_numpy(targets_of(seen, reviewed)).to(ridge.weights.device)
         scores = ridge.held_out_scores(ridge.moments(hard), hard, penalty)
         level = torch.from_numpy(share).float().to(scores.device)
         # Fewer known positives: lower scores, and fewer of the positives are known.
