@@ -1,13 +1,15 @@
 """Scores of a table's images and their label states in, the tags that are probably missing out."""
 
-from positively.missing.asking import Question, Way
+from positively.missing.asking import MIXED, Question, Way
 from positively.missing.audit import AuditDesign, Estimate
 from positively.missing.column import ClassProgress
 from positively.missing.listing import ClassCounts, MissingTags, Suggestion
 from positively.missing.rank import rank_missing
 from positively.missing.review import ReviewModel
+from positively.missing.simulate import audit_coverage, simulate
 
 __all__ = [
+    "MIXED",
     "AuditDesign",
     "ClassCounts",
     "ClassProgress",
@@ -17,5 +19,7 @@ __all__ = [
     "ReviewModel",
     "Suggestion",
     "Way",
+    "audit_coverage",
     "rank_missing",
+    "simulate",
 ]

@@ -15,6 +15,9 @@ from positively.missing.column import Column
 Way = Literal["likeliest", "teaching", "audit"]
 Pair = tuple[int, int]
 
+MIXED: tuple[Way, ...] = ("likeliest", "likeliest", "teaching", "likeliest", "audit") * 2
+"""What a page asks by itself, of every ten questions: most to find tags, some to learn, some to check."""
+
 
 @dataclass(frozen=True)
 class Question:

@@ -180,20 +180,28 @@ def estimate_missing(
     if len(draws) < FEWEST_ANSWERS:
         return None
     chosen = [names.index(part.name) for part in wanted]
-    share = float(design.share[chosen].sum())
-    surprises = (right - design.expected[draws]) * share / design.chances[draws]
-    spread = interval(surprises, float(design.variance[chosen].sum()) * share)
-    start = float(design.missing[chosen].sum()) + surprises.mean()
-    start -= sum(_accepted(part) for part in wanted) - int(design.accepted[chosen].sum())
+    numbers = np.array(estimate_total(design, draws, right, chosen))
+    done = sum(_accepted(part) for part in wanted) - int(design.accepted[chosen].sum())
     unknown = sum(int((part.labels.states == UNKNOWN).sum()) for part in wanted)
-    middle, low, high = (float(np.clip(start + part, 0, unknown)) for part in (0.0, -_DOWN * spread, _UP * spread))
-    return Estimate(middle, low, high, len(draws))
+    missing, low, high = np.clip(numbers - done, 0, unknown).tolist()
+    return Estimate(missing, low, high, len(draws))
 
 
-def interval(surprises: Values, variance: float) -> float:
-    """Half the width of a 95 % interval of the mean of draws.
+def estimate_total(
+    design: AuditDesign, draws: Rows, right: npt.NDArray[np.bool_], chosen: Sequence[int]
+) -> tuple[float, float, float]:
+    """How many tags were missing when the design was made, with a 95 % interval.
 
-    A few draws may all be harmless by chance: they are not believed to vary less than the model says.
+    Args:
+        design: From :func:`draw_audit`.
+        draws: Numbers of the draws that were answered, two at least, all of the chosen classes.
+        right: Whether each was found to be missing.
+        chosen: Numbers of classes of the design.
     """
-    count = len(surprises)
-    return float(np.sqrt(max(float(surprises.var(ddof=1)), variance) / count) * student.ppf(0.975, count - 1))
+    share, count = float(design.share[chosen].sum()), len(draws)
+    surprises = (right - design.expected[draws]) * share / design.chances[draws]
+    # A few draws may all be harmless by chance: they are not believed to vary less than the model says.
+    variance = max(float(surprises.var(ddof=1)), float(design.variance[chosen].sum()) * share)
+    spread = float(np.sqrt(variance / count) * student.ppf(0.975, count - 1))
+    total = float(design.missing[chosen].sum() + surprises.mean())
+    return total, total - _DOWN * spread, total + _UP * spread

@@ -84,6 +84,11 @@ class ReviewModel:
         """Names of the classes; :meth:`add_class` adds to them."""
         return [column.name for column in self._columns]
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The classes as they are at this moment; an answer does not change what was taken before it."""
+        return self._columns
+
     def states(self, column: int) -> States:
         """(N,) states of a class."""
         return self._columns[column].labels.states.copy()
