@@ -67,8 +67,8 @@ def table(name: str, curves: dict[str, list[Progress]]) -> str:
     lines = [
         f"\n{name}: {first.missing:,} tags hidden; mAP {first.quality:.1f} before the first answer, "
         f"{first.expected / first.missing - 1:+.0%} in the count of missing tags\n",
-        "| asking | " + " | ".join(f"{points[place].answers:,} answers: found" for place in places)
-        + " | " + " | ".join(f"mAP at {points[place].answers:,}" for place in places) + " | count by model | by audit |",
+        "| asking |" + "".join(f" found at {points[place].answers:,} |" for place in places)
+        + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " count by model | by audit |",
         "|---|" + "---:|" * (2 * len(places) + 2),
     ]  # fmt: skip
     for policy, curve in curves.items():

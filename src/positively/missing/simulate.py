@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from positively.errors import ConfigError, option
 from positively.labels import POSITIVE, UNKNOWN, States
-from positively.missing.asking import MIXED, Pair
+from positively.missing.asking import MIXED, Pair, Way
 from positively.missing.audit import FEWEST_ANSWERS, Estimate, draw_audit, estimate_total
 from positively.missing.review import ReviewModel
 from positively.randomness import random_stream
@@ -52,7 +53,7 @@ def simulate(
 
     Args:
         model: The table with its hidden labels; it is changed.
-        truth: N×C complete states.
+        truth: N×C states, which nobody saw; a pair that is unknown even here is put off when it is asked.
         policy: How to ask. All but ``fixed`` choose each question by the model as the last answer left it.
         answers: How many answers to give.
         every: Answers between renewals of the model, after each of which it is looked at.
@@ -78,7 +79,8 @@ def simulate(
         )
 
     found = [look(0)]
-    for given, (row, column) in enumerate(_questions(model, policy, answers, seed), start=1):
+    asked = _questions(model, truth, policy, seed)
+    for given, (row, column) in enumerate(islice(asked, answers), start=1):
         model.answer(row, column, truth[row, column])
         if given % every == 0 or given == answers:
             model.renew()
@@ -86,22 +88,33 @@ def simulate(
     return found
 
 
-def _questions(model: ReviewModel, policy: Policy, answers: int, seed: int) -> Iterator[Pair]:
-    """Pairs to ask, each chosen after the last was answered; fewer where nothing is left."""
-    if policy == "fixed":
-        yield from [(question.row, question.column) for question in model.ask("likeliest", answers)]
-    elif policy == "random":
-        states = np.stack([model.states(column) for column in range(len(model.classes))], axis=1)
-        rows, columns = np.nonzero(states == UNKNOWN)
-        order = random_stream("random questions", seed).permutation(len(rows))[:answers]
+def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int) -> Iterator[Pair]:
+    """Pairs that can be judged, each chosen after the last was answered, until nothing is left."""
+    if policy == "fixed" or policy == "random":
+        states = _states(model)
+        rows, columns = np.nonzero((states == UNKNOWN) & (truth != UNKNOWN))
+        order = random_stream("random questions", seed).permutation(len(rows))
+        if policy == "fixed":
+            likely = np.stack([model.probabilities(column) for column in range(states.shape[1])], axis=1)
+            order = np.argsort(-likely[rows, columns], kind="stable")
         yield from zip(rows[order].tolist(), columns[order].tolist(), strict=True)
-    else:
-        for number in range(answers):
-            way = MIXED[number % len(MIXED)] if policy == "mixed" else policy
-            asked = model.ask(way, 1) or model.ask("likeliest", 1)
-            if not asked:
-                return
-            yield asked[0].row, asked[0].column
+        return
+    put_off: set[Pair] = set()
+    ways: tuple[Way, ...] = MIXED if policy == "mixed" else (policy,)
+    for way in cycle(ways):
+        asked = model.ask(way, 1, skip=put_off) or model.ask("likeliest", 1, skip=put_off)
+        if not asked:
+            return
+        pair = asked[0].row, asked[0].column
+        if truth[pair] == UNKNOWN:
+            put_off.add(pair)
+        else:
+            yield pair
+
+
+def _states(model: ReviewModel) -> States:
+    """N×C states as they are now."""
+    return np.stack([model.states(column) for column in range(len(model.classes))], axis=1)
 
 
 @dataclass(frozen=True)
@@ -128,22 +141,23 @@ def audit_coverage(
 
     Args:
         model: The table with its hidden labels, as it is when the audit is drawn.
-        truth: N×C complete states.
+        truth: N×C states; draws of pairs that are unknown even here are passed over.
         answers: Numbers of answers to look at.
         simulations: How many designs to draw.
     """
-    states = np.stack([model.states(column) for column in range(len(model.classes))], axis=1)
-    hidden = ((truth == POSITIVE) & (states == UNKNOWN)).sum(axis=0)
+    hidden = ((truth == POSITIVE) & (_states(model) == UNKNOWN)).sum(axis=0)
     everything = list(range(len(hidden)))
     whole: dict[int, list[tuple[float, float, float]]] = {count: [] for count in answers}
     single: dict[int, list[bool]] = {count: [] for count in answers}
     for seed in range(simulations):
-        design = draw_audit(model.columns, seed, max(answers))
-        right = truth[design.rows, design.columns] == POSITIVE
+        design = draw_audit(model.columns, seed, 2 * max(answers))
+        answered = truth[design.rows, design.columns]
+        judged, right = np.flatnonzero(answered != UNKNOWN), answered == POSITIVE
         for count in answers:
-            whole[count].append(estimate_total(design, np.arange(count), right[:count], everything))
-            for index in np.flatnonzero(np.bincount(design.columns[:count]) >= FEWEST_ANSWERS).tolist():
-                own = np.flatnonzero(design.columns[:count] == index)
+            draws = judged[:count]
+            whole[count].append(estimate_total(design, draws, right[draws], everything))
+            for index in np.flatnonzero(np.bincount(design.columns[draws]) >= FEWEST_ANSWERS).tolist():
+                own = draws[design.columns[draws] == index]
                 _, low, high = estimate_total(design, own, right[own], [index])
                 single[count].append(bool(low <= hidden[index] <= high))
     total = hidden.sum()
