@@ -37,6 +37,8 @@ class TagSyntax:
     wording: str
     notes: tuple[str, ...] = ()
     one_a_cell: bool = False
+    separator: str | None = None
+    """What stands between two tags, where that is a character."""
 
 
 def state_code(cell: str) -> Code | None:
@@ -76,7 +78,7 @@ def find_syntax(cells: Iterable[str], asked: str | None, pairs: bool) -> TagSynt
         return TagSyntax(lambda cell: [cell], "one tag a cell", one_a_cell=True)
     others = [_SEPARATORS[mark] for mark in counts if counts[mark] and mark != chosen]
     notes = (f"{' and '.join(others)} also occur in the tags and were read as part of a name.",) if others else ()
-    return TagSyntax(_splitter(chosen), f"separated by {_SEPARATORS[chosen]}", notes)
+    return TagSyntax(_splitter(chosen), f"separated by {_SEPARATORS[chosen]}", notes, separator=chosen)
 
 
 def _asked_syntax(separator: str) -> TagSyntax:
@@ -88,7 +90,7 @@ def _asked_syntax(separator: str) -> TagSyntax:
         name = "blanks" if separator == " " else "tabs"
     else:
         name = _SEPARATORS.get(separator, f"'{separator}'")
-    return TagSyntax(_splitter(separator), f"separated by {name}")
+    return TagSyntax(_splitter(separator), f"separated by {name}", separator=separator)
 
 
 def _splitter(separator: str) -> Splitter:

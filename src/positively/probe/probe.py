@@ -115,6 +115,16 @@ class Probe:
             self._stale -= set(stale.tolist())
         return self.kernel.held_out[:, classes].cpu().numpy()
 
+    def first_scores(self, classes: Classes) -> Scores:
+        """Exact leave-one-out scores of some classes after the first step, whatever follows it.
+
+        They order unknown labels better than those of a soft step, and ``first`` says what they mean.
+        """
+        if self.step == ONE_STEP:
+            return self.held_out_scores(classes)
+        moments, hard = self._first_moments[:, classes], self._hard(classes)
+        return self.kernel.ridge.held_out_scores(moments, hard, self.kernel.penalty).cpu().numpy()
+
     def set_penalty(self, penalty: float) -> None:
         """Shrink by this λ, found by other means; what scores mean is then to be found by other means too."""
         self.kernel.penalty, self.kernel.held_out = penalty, None
@@ -170,8 +180,8 @@ class Probe:
             solution.penalty = self._choose_penalty(solution)
         self.step = ONE_STEP
         self._calibrate()
-        self.first = self.kernel.calibration
-        """What the scores of the first step mean."""
+        self.first, self.first_summary = self.kernel.calibration, self.kernel.summary
+        """What the scores of the first step mean, and their summary."""
         self._first_moments = self.kernel.moments
         self.step = self._choose_step() if self._asked_step is None else self._asked_step
         if self.step != ONE_STEP:
