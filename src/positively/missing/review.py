@@ -28,6 +28,9 @@ from positively.probe.ridge import Ridge
 # λ before anything is known to choose it by.
 _FIRST_PENALTY = 1e-2
 
+# Share of right suggestions below which looking at them is hardly worth the time.
+_WORTH_ASKING = 0.1
+
 
 class ReviewModel:
     """A table under review. Every method may be called from any thread.
@@ -134,17 +137,20 @@ class ReviewModel:
         return estimate_missing(self.audit, self._columns, column, self._put_off)
 
     def advice(self) -> str:
-        """Whether to go on, and what is left."""
+        """Whether to go on, and what is left, in a sentence or two."""
         columns = self._columns
         if not columns:
             return "Choose a few photos that share something, and name it: it is then found in all the others."
-        next_ones = self.ask("likeliest", 50)
-        right = sum(question.probability for question in next_ones)
+        asked = choose("likeliest", columns, self.audit, 50, None, self._put_off)
+        if not asked:
+            return "Nothing is left to ask."
+        right = sum(question.probability for question in asked)
+        text = f"Of the next {len(asked)} about {right:.0f} will be right"
+        text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         found = self.estimate()
-        text = f"Of the next {len(next_ones)} about {right:.0f} will be right"
         if found is None:
             left = sum(column.missing for column in columns)
-            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows."
+            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: the audit can check."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
     # What changes.

@@ -99,7 +99,7 @@ class Ridge:
         """:meth:`moments` (R+1) of one class whose targets are 0 everywhere but in a few rows."""
         chosen = torch.from_numpy(rows).to(self.weights.device)
         weighted = targets * self.weights[chosen].float()
-        return torch.cat([self._coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
+        return torch.cat([self.coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
 
     def leverage(self, penalty: float) -> Tensor:
         """h_i of all images, (N,)."""
@@ -118,7 +118,7 @@ class Ridge:
         parts = [coordinates.square() @ scale.float() for _, coordinates in self._blocks()]
         return gather_rows(torch.cat([*parts, torch.empty(0, device=scale.device)]))
 
-    def _coordinates(self, rows: Tensor) -> Tensor:
+    def coordinates(self, rows: Tensor) -> Tensor:
         """Coordinates of any rows of the table."""
         if self._cached is not None and len(self._cached) == len(self.weights):
             return self._cached[rows]
@@ -130,7 +130,7 @@ class Ridge:
 
     def _hat(self, members: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
         """Groups of one size, members G×S, and how each image's label moves the fits of its group, G×S×S."""
-        coordinates = self._coordinates(members.flatten()).double().reshape(*members.shape, -1)
+        coordinates = self.coordinates(members.flatten()).double().reshape(*members.shape, -1)
         hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.mT + 1
         return members, hat * self.weights[members][:, None, :]
 
