@@ -94,9 +94,7 @@ def main() -> None:
     rows = {"answer": "answer → new ranking of its tag", "meanwhile": "the same while the model is renewed"}
     for row, name in {**rows, "photo": "tags of one photo"}.items():
         print(f"{name:<56}" + "".join(f"{quantiles(figures.get(row)):>16}" for figures in found.values()))
-    print(
-        f"{'a new tag from three photos':<56}" + "".join(f"{1e3 * one['new tag']:>13.0f} ms" for one in found.values())
-    )
+    print(f"{'a new tag from three photos':<56}" + "".join(f"{1e3 * one['new tag']:>16.1f}" for one in found.values()))
     peer = [f"{median(one['peer']) / median(one['answer']):.0f} ×" if "peer" in one else "" for one in found.values()]
     print(f"{'logistic regression of that tag, warm start, to ours':<56}" + "".join(f"{cell:>16}" for cell in peer))
     print(f"{'before the first answer, s':<56}" + "".join(f"{one['start']:>16.1f}" for one in found.values()))

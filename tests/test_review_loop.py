@@ -242,8 +242,7 @@ def test_what_was_reviewed_before_is_not_known_at_random(table, model):
     now = np.stack([model.states(column) for column in range(len(CLASSES))], axis=1)
     again = ReviewModel(features, now, CLASSES, reviewed=now != states, landmarks=80)
     naive = ReviewModel(features, now, CLASSES, landmarks=80)
-    kept_known = [part.known for part in again.overview()]
-    assert kept_known == (states == 1).sum(axis=0).tolist()
+    assert [part.known for part in again.overview()] == (states == 1).sum(axis=0).tolist()
     assert sum(part.accepted + part.rejected for part in again.overview()) == 100
     frequency = [float(np.mean([c.calibration.label_frequency[0] for c in m.columns])) for m in (model, again, naive)]
     assert abs(frequency[0] - frequency[1]) < 0.05 < frequency[2] - frequency[0]
@@ -283,8 +282,7 @@ def test_the_audit_is_unbiased_and_its_interval_holds_even_where_the_model_is_wr
         replace(column, calibration=replace(column.calibration, offset=column.calibration.offset - 1.0))
         for column in model.columns
     ]
-    told = sum(column.missing for column in distorted)
-    assert told < 0.7 * model.columns[0].missing * len(CLASSES) or told < 0.7 * sum(c.missing for c in model.columns)
+    assert sum(column.missing for column in distorted) < 0.7 * sum(column.missing for column in model.columns)
     model._columns = tuple(distorted)
     wrong = audit_coverage(model, truth, answers=(50, 200), simulations=300)
     for found in [*right, *wrong]:
@@ -348,8 +346,9 @@ def test_advice_says_when_to_stop(table, model):
     answered(model, truth, "audit", 40)
     found = model.estimate()
     assert f"({found.low:,.0f}–{found.high:,.0f})" in model.advice() and "stop" not in model.advice()
-    rows, columns = np.nonzero(truth == 1)
-    model.answer(rows, columns, 1)
+    for column in range(len(CLASSES)):
+        rows = model.ranking(column)[:-60]
+        model.answer(rows, column, truth[rows, column])
     model.renew()
     assert "good moment to stop" in model.advice()
     model.answer(*np.nonzero(truth), truth[np.nonzero(truth)])

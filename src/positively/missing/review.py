@@ -144,10 +144,11 @@ class ReviewModel:
         asked = choose("likeliest", columns, self.audit, 50, None, self._put_off)
         if not asked:
             return "Nothing is left to ask."
+        found = self.estimate()
         right = sum(question.probability for question in asked)
+        right = right if found is None else min(right, found.missing)
         text = f"Of the next {len(asked)} about {right:.0f} will be right"
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
-        found = self.estimate()
         if found is None:
             left = sum(column.missing for column in columns)
             return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: the audit can check."
