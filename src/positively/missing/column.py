@@ -1,0 +1,193 @@
+"""One tag in a review: what was known, what was answered, and what its scores say about the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration import Calibration
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States
+from positively.probe.labels import targets_of
+
+Rows = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# A tag that cannot be calibrated is not believed beyond this.
+_MODEST = 0.5
+# Weights above 0 mark reviewed pairs.
+_LEAST_SURPRISE = 1e-4
+# Photos at the top of a tag that are held in order; whoever asks for more has them sorted.
+_TOP = 512
+
+
+@dataclass(frozen=True)
+class ClassProgress:
+    """How far the review of one tag is."""
+
+    name: str
+    known: int
+    """Photos that carried it before the review."""
+    accepted: int
+    rejected: int
+    missing: float
+    """Expected number of photos that carry it and are still unknown."""
+    at_most: float
+    """Number that nine of ten tags do not exceed."""
+    learned: bool
+    """Whether the tag can be judged; if not, its order is worth something, its probabilities are not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What is known of one tag, photo by photo; never changed, only replaced."""
+
+    before: States
+    """(N,) states before the review."""
+    states: States
+    """(N,) states now."""
+    surprise: npt.NDArray[np.float32]
+    """(N,) weights of a rejection: small where the tag was not expected; 1 where nobody answered."""
+    examples: Flags | None = None
+    """(N,) photos that a new tag was made from: chosen because they carry it, so that no probability follows."""
+
+    @classmethod
+    def blank(cls, states: States) -> Labels:
+        """Before the first answer."""
+        return cls(states, states, np.ones(len(states), dtype=np.float32))
+
+    @property
+    def reviewed(self) -> Flags:
+        """(N,) labels that a person gave because of a score."""
+        return np.asarray(self.states != self.before)
+
+    @property
+    def at_random(self) -> bool:
+        """Whether any positive was known before the review, and so at random."""
+        return bool((self.before == POSITIVE).any())
+
+    @cached_property
+    def targets(self) -> npt.NDArray[np.float32]:
+        """(N,) targets of the regression."""
+        return targets_of(self.states, self.reviewed * self.surprise)
+
+    @cached_property
+    def level(self) -> float:
+        """How high scores stand: they grow with the number of positives they are made from."""
+        return float(np.maximum(self.targets, 0).sum(dtype=np.float64))
+
+    def changed(self, rows: Rows, states: States, surprise: npt.NDArray[np.float32]) -> Labels:
+        """With answers: +1, −1, or 0 for what was known before the review, and how surprising a no would be."""
+        now, weights = self.states.copy(), self.surprise.copy()
+        now[rows] = np.where(states == UNKNOWN, self.before[rows], states)
+        weights[rows] = np.where(states == UNKNOWN, 1.0, surprise)
+        return Labels(self.before, now, weights, self.examples)
+
+    def equals(self, other: Labels) -> bool:
+        """Whether the same is known."""
+        return np.array_equal(self.states, other.states) and np.array_equal(self.surprise, other.surprise)
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One tag, complete at one moment: readers never wait for whoever makes the next."""
+
+    name: str
+    labels: Labels
+    scores: npt.NDArray[np.float32]
+    """(N,) by labels other than the photo's own, at the level they had when they were calibrated."""
+    calibration: Calibration
+    """Of this class alone."""
+    influence: npt.NDArray[np.float32]
+    """(N,) how far the label of each photo moves the scores of all."""
+    base: Column | None = None
+    """The column as it was last renewed, if this one was updated since."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether probabilities are worth the name."""
+        return bool(self.calibration.learned[0])
+
+    @cached_property
+    def probabilities(self) -> npt.NDArray[np.float32]:
+        """(N,) 1 known, 0 rejected, else the probability that the tag is missing."""
+        states = self.labels.states
+        return np.where(states == UNKNOWN, self._hidden(self.scores), states == POSITIVE).astype(np.float32)
+
+    def _hidden(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Probability that an unknown tag is missing, by its score."""
+        blank = np.zeros((len(scores), 1), dtype=np.int8)
+        hidden: npt.NDArray[np.float64] = self.calibration.soft_targets(scores[:, None], blank)[:, 0]
+        return hidden if self.learned else _MODEST * hidden
+
+    def surprise(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """How much it would teach that these photos do not carry the tag: the odds that they do, 1 at most.
+
+        The mean of the two targets an answer can give then stays what it was for an unknown label, up to even odds.
+        """
+        likely = self._hidden(self.scores[rows]).clip(_LEAST_SURPRISE, 0.5)
+        return np.asarray(likely / (1 - likely), dtype=np.float32)
+
+    def ready(self) -> Column:
+        """With everything computed that a reader would else wait for."""
+        _ = self.probabilities, self.missing, self._top
+        return self
+
+    @cached_property
+    def missing(self) -> float:
+        """Expected number still missing."""
+        return float(self.probabilities[self.labels.states == UNKNOWN].sum(dtype=np.float64))
+
+    def ranking(self, limit: int | None = None) -> Rows:
+        """Rows still unknown, likeliest first."""
+        if limit is not None and limit <= _TOP:
+            return self._top[:limit]
+        return self._ranked(limit, self.scores)
+
+    @cached_property
+    def _top(self) -> Rows:
+        return self._ranked(_TOP, self.scores)
+
+    def _ranked(self, limit: int | None, values: npt.NDArray[np.float32]) -> Rows:
+        """Rows still unknown in descending order of some values, ties in their own order."""
+        rows = np.flatnonzero(self.labels.states == UNKNOWN)
+        if limit is not None and limit < len(rows):
+            least = np.partition(values[rows], len(rows) - limit)[len(rows) - limit]
+            rows = rows[values[rows] >= least]
+        return rows[np.argsort(-values[rows], kind="stable")][:limit]
+
+    def teaching(self, limit: int) -> tuple[Rows, npt.NDArray[np.float32]]:
+        """Rows still unknown, what teaches most first, and what each is worth.
+
+        That is what the variance q(1 − q) of the answer moves the scores of all photos by, as a share of their level:
+        most where the model is in doubt, where photos are many, and in tags with few positives.
+        """
+        rows = self._teaching if limit <= _TOP else self._ranked(None, self._worth)
+        return rows[:limit], self._worth[rows[:limit]]
+
+    @cached_property
+    def _worth(self) -> npt.NDArray[np.float32]:
+        q = self.probabilities
+        return np.asarray(q * (1 - q) * self.influence / max(self.labels.level, 0.5))
+
+    @cached_property
+    def _teaching(self) -> Rows:
+        return self._ranked(_TOP, self._worth)
+
+    def progress(self) -> ClassProgress:
+        """Counts for a person to read."""
+        labels = self.labels
+        positive = int((labels.states == POSITIVE).sum())
+        unknown = int((labels.states == UNKNOWN).sum())
+        bound = float(self.calibration.at_most[0]) - positive
+        return ClassProgress(
+            name=self.name,
+            known=int((labels.before == POSITIVE).sum()),
+            accepted=int((labels.reviewed & (labels.states == POSITIVE)).sum()),
+            rejected=int((labels.reviewed & (labels.states == NEGATIVE)).sum()),
+            missing=self.missing,
+            at_most=min(max(bound, self.missing), float(unknown)),
+            learned=self.learned,
+        )
