@@ -60,6 +60,7 @@ class Gallery:
     title: str
     text: str = ""
     photos: Sequence[Photo] = ()
+    is_warning: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,19 @@ from positively.report.page import Picture, Section
 from positively.report.run import figures as draw
 from positively.report.run.contents import RunContents
 from positively.report.run.quality import Quality
-from positively.report.run.wording import known_counts, largest_classes, of_all, percent
+from positively.report.run.wording import MOST_CLASSES, largest_classes, of_all, on_record, percent
 from positively.report.tables import Table
 
 Values = npt.NDArray[np.float64]
 
-MOST_CLASSES, MOST_TOGETHER = 24, 14
-"""Classes in a figure; the tables have all."""
+_MOST_TOGETHER = 14
 
 
 def classes_section(contents: RunContents, quality: Quality) -> Section:
     """Every tag: counts, bounds, what its cut does."""
     assert contents.calibrated is not None
     classes = contents.classes
-    scale = len(contents.parts) / max(quality.judged, 1)
-    known = known_counts(contents)
-    known = known if known is not None else scale * quality.known
+    known, scale = on_record(contents, quality)
     shown = largest_classes(np.where(quality.learned, quality.positives, -1.0), MOST_CLASSES)
     learned = shown[quality.learned[shown]]
     lost = np.flatnonzero(~quality.learned)
@@ -49,13 +46,6 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
         some = of_all(learned, classes)
         common = contents.calibrated.calibration.common_label_frequency
         pictures = [
-            Picture(
-                "known-and-missing",
-                "Photos known to carry a tag, and those expected to, known and missing; nine of ten tags stay below "
-                f"'at most'.{some}",
-                draw.known_and_missing(classes, learned, known, scale * quality.positives, scale * quality.at_most),
-                is_narrow=True,
-            ),
             Picture(
                 "cuts",
                 "From which probability on a tag is given, how many of those are expected to be right, and how many "
@@ -122,7 +112,7 @@ def together_section(contents: RunContents, soft: Values | None) -> Section | No
         np.fill_diagonal(pairs, soft.sum(axis=0))
         counts["expected"] = pairs
     last = list(counts.values())[-1]
-    shown = largest_classes(np.diag(last), MOST_TOGETHER)
+    shown = largest_classes(np.diag(last), _MOST_TOGETHER)
     shown = shown[np.diag(last)[shown] > 0]
     if len(shown) < 2:
         return None
@@ -130,19 +120,25 @@ def together_section(contents: RunContents, soft: Values | None) -> Section | No
         title: (matrix / np.maximum(np.diag(matrix), 1e-12)[:, None])[np.ix_(shown, shown)]
         for title, matrix in counts.items()
     }
+    off = ~np.eye(len(shown), dtype=bool)
+    largest = max(0.05, *(float(part[off].max()) for part in shares.values()))
     text = "Of the photos with the tag of a row, how many carry the tag of a column."
     if soft is not None:
         text += (
             " On record a pair is only seen if both tags were written down; expected are the probabilities of the two "
             "tags multiplied, photo by photo, as if one told nothing of the other beyond what is seen."
         )
-    picture = Picture(
-        "together",
-        f"Tags that come together.{of_all(shown, contents.classes)}",
-        draw.together(contents.classes, shown, shares),
-        is_narrow=True,
-    )
-    return Section("Tags that come together", text, [_pairs_table(contents.classes, counts)], [picture])
+    pictures = [
+        Picture(
+            f"together-{title.replace(' ', '-')}",
+            f"Pairs {title}: rows are the photos with one tag, columns the share of them with the other."
+            f"{of_all(shown, contents.classes)}",
+            draw.together(contents.classes, shown, part, largest),
+            is_narrow=True,
+        )
+        for title, part in shares.items()
+    ]
+    return Section("Tags that come together", text, [_pairs_table(contents.classes, counts)], pictures)
 
 
 def _pairs_table(classes: Sequence[str], counts: dict[str, Values], most: int = 15) -> Table:

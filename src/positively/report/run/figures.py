@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
@@ -26,7 +27,7 @@ _ROW = 0.21
 @styled
 def expected_precision(precision: Values) -> Figure:
     """Expected share of right ones among the first suggestions, by how many are looked at."""
-    figure, axes = new_figure("", "suggestions, likeliest first", "expected to be right", 3.1, WIDTH)
+    figure, axes = new_figure("", "suggestions, likeliest first", "expected to be right", 4.2, WIDTH)
     depths = np.unique(np.geomspace(1, max(len(precision), 1), 400).astype(int))
     axes.plot(depths, precision[depths - 1], color=COLORS[0], linewidth=2)
     axes.fill_between(depths, 0, precision[depths - 1], color=COLORS[0], alpha=0.12, linewidth=0)
@@ -161,24 +162,22 @@ def known_counts(classes: Sequence[str], shown: Rows, known: Values) -> Figure:
 
 
 @styled
-def together(classes: Sequence[str], shown: Rows, shares: Mapping[str, Values]) -> Figure:
-    """Of the photos with the tag of a row, the share that carries the tag of a column; one panel a title."""
+def together(classes: Sequence[str], shown: Rows, shares: Values, largest: float) -> Figure:
+    """Of the photos with the tag of a row, the share that carries the tag of a column, up to ``largest``."""
     names = [plain_name(classes[index]) for index in shown]
-    side = 1.1 + 0.235 * len(shown)
-    figure = Figure(figsize=(WIDTH, max(side, 1.8) * len(shares)), layout="constrained")
-    mesh = None
-    for axes, (title, values) in zip(np.ravel(figure.subplots(len(shares), 1)), shares.items(), strict=True):
-        part = np.where(np.eye(len(shown), dtype=bool), np.nan, values)
-        mesh = axes.pcolormesh(part, cmap="YlGnBu", vmin=0, vmax=1, edgecolors="none")
-        axes.set(title=title, aspect="equal")
-        axes.invert_yaxis()
-        axes.set_xticks(np.arange(len(shown)) + 0.5, names, rotation=90, fontsize=8)
-        axes.set_yticks(np.arange(len(shown)) + 0.5, names, fontsize=8)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-    if mesh is not None:
-        bar = figure.colorbar(mesh, ax=figure.axes, orientation="horizontal", fraction=0.03, aspect=40, format=_PERCENT)
-        bar.outline.set_visible(False)
+    figure = Figure(figsize=(WIDTH, 1.6 + 0.27 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    # From nothing to the full color, so that cells without pairs have the color of the page, light or dark.
+    shades = LinearSegmentedColormap.from_list("shades", [(COLORS[0], 0.04), (COLORS[0], 1.0)])
+    cells = np.where(np.eye(len(shown), dtype=bool), np.nan, shares)
+    mesh = axes.pcolormesh(cells, cmap=shades, vmin=0, vmax=largest, edgecolors="none")
+    axes.invert_yaxis()
+    axes.set_xticks(np.arange(len(shown)) + 0.5, names, rotation=90)
+    axes.set_yticks(np.arange(len(shown)) + 0.5, names)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = figure.colorbar(mesh, ax=axes, orientation="horizontal", fraction=0.04, aspect=40, format=_PERCENT)
+    bar.outline.set_visible(False)
     return figure
 
 

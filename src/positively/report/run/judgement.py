@@ -18,9 +18,9 @@ def quality_section(contents: RunContents, quality: Quality) -> Section:
     text = (
         f"Counted: each of {quality.judged:,} photos was scored by a classifier that had not seen its tags, and "
         f"{found:,.0f} of {known:,.0f} known tags were found again, {percent(found / max(known, 1))} (95 % interval "
-        f"{percent(lower)} to {percent(upper)}). If tags were left out at random, that is the share of all true tags "
-        f"it finds among those it was taught.\n\nExpected: what is absent was not written down, so that wrong tags "
-        f"cannot be counted. Probabilities say that {percent(quality.overall_precision)} of the tags it gives are "
+        f"{percent(lower)} to {percent(upper)}). If tags were left out at random, it finds about the same share of the "
+        "true tags that nobody wrote down.\n\nExpected: what is absent was not written down, so that wrong tags cannot "
+        f"be counted. Probabilities say that {percent(quality.overall_precision)} of the tags it gives are "
         f"right and that it finds {percent(quality.overall_recall)} of the true ones (F1 "
         f"{percent(quality.overall_f1)}), at {quality.given.sum() / max(quality.judged, 1):.1f} tags a photo. They "
         "rest on how many tags are missing, and that has a bound only: see the table of all tags."

@@ -6,10 +6,9 @@ import numpy as np
 
 from positively.report.page import Picture, Section
 from positively.report.run import figures as draw
-from positively.report.run.classes import MOST_CLASSES
 from positively.report.run.contents import RunContents
 from positively.report.run.judgement import measured_table
-from positively.report.run.wording import known_counts, largest_classes, of_all
+from positively.report.run.wording import MOST_CLASSES, known_counts, largest_classes, of_all
 from positively.report.tables import Table
 
 

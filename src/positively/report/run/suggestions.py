@@ -10,7 +10,17 @@ from positively.report.page import Gallery, Photo, Picture, Section
 from positively.report.run import figures as draw
 from positively.report.run.contents import RunContents
 from positively.report.run.photos import PhotoBook, expected_mistakes, first_of_each
-from positively.report.run.wording import percent, sampled, written_tags
+from positively.report.run.quality import Quality
+from positively.report.run.wording import (
+    MOST_CLASSES,
+    largest_classes,
+    of_all,
+    on_record,
+    percent,
+    rounded,
+    sampled,
+    written_tags,
+)
 
 Values = npt.NDArray[np.float64]
 
@@ -25,43 +35,47 @@ def listing(contents: RunContents) -> MissingTags | None:
     return rank_missing(contents.scores, contents.states, calibration, contents.images, contents.classes)
 
 
-def missing_section(contents: RunContents, missing: MissingTags, book: PhotoBook) -> Section:
-    """The tags that are probably missing, with photos, and how far down the list it pays to look."""
-    if not len(missing):
-        return Section("Missing tags", "No label of this table is unknown for a tag that was learned.")
-    places = first_of_each(missing, _MISSING, _EACH)
+def missing_section(
+    contents: RunContents, quality: Quality, missing: MissingTags | None, book: PhotoBook
+) -> Section | None:
+    """The tags that are probably missing, with photos, how many, and how far down the list it pays to look."""
+    classes, (known, scale) = contents.classes, on_record(contents, quality)
+    positives, at_most = scale * quality.positives, scale * quality.at_most
+    gone, most = (float(np.maximum(part - known, 0.0)[quality.learned].sum()) for part in (positives, at_most))
+    if missing is not None and not len(missing):
+        return None
+    text = f"About {rounded(gone)} tags are expected to be missing, at most {rounded(most)}."
+    shown = largest_classes(np.where(quality.learned, positives, -1.0), MOST_CLASSES)
+    shown = shown[quality.learned[shown]]
+    pictures = [
+        Picture(
+            "known-and-missing",
+            "Photos known to carry a tag, and photos expected to, known and missing; nine of ten tags stay below 'at "
+            f"most'.{of_all(shown, classes)}",
+            draw.known_and_missing(classes, shown, known, positives, at_most),
+            is_narrow=True,
+        )
+    ]
+    if missing is None:
+        text += " The table is too large for its scores to be stored: positively missing lists them."
+        return Section("Missing tags", text, pictures=pictures)
+    precision = missing.expected_precision
+    depths = [depth for depth in (100, 500, 1000) if depth <= len(missing)] or [len(missing)]
+    told = ", ".join(f"{percent(precision[depth - 1])} of the first {depth:,}" for depth in depths)
+    text += f" Of all tags that nobody wrote down, likeliest first, {told} should be right: every photo was scored "
+    text += f"without its own tags.{_leak(contents)}{sampled(contents)}"
+    caption = "How far down the list it pays to look: expected share of right ones among the first suggestions."
+    pictures.insert(0, Picture("missing-precision", caption, draw.expected_precision(precision), is_narrow=True))
     photos = [
         book.photo(
-            *(found.image, found.tag, percent(found.probability)),
+            *(missing[place].image, missing[place].tag, percent(missing[place].probability)),
             lines=[written_tags(contents, int(missing.rows[place]))],
         )
-        for place in places
-        for found in [missing[place]]
+        for place in first_of_each(missing, _MISSING, _EACH)
     ]
-    precision = missing.expected_precision
-    depths = [depth for depth in (100, 500, 1000, 5000, 10000) if depth <= len(missing)] or [len(missing)]
-    told = ", ".join(f"{percent(precision[depth - 1])} of the first {depth:,}" for depth in depths[:3])
-    return Section(
-        "Missing tags",
-        f"Every photo was scored without its own tags. Of the {len(missing):,} tags that nobody wrote down, likeliest "
-        f"first, {told} are expected to be missing.{_leak(contents)}{sampled(contents)}",
-        galleries=[
-            Gallery(
-                "The most probable missing tags",
-                f"The likeliest, not more than {_EACH} of a tag; the percentage is the probability that the photo "
-                "carries it.",
-                photos,
-            )
-        ],
-        pictures=[
-            Picture(
-                "missing-precision",
-                "How far down the list it pays to look: expected share of right ones among the first suggestions.",
-                draw.expected_precision(precision),
-                is_narrow=True,
-            )
-        ],
-    )
+    about = f"Not more than {_EACH} of a tag. The percentage is the probability that the photo carries it."
+    galleries = [Gallery("The most probable missing tags", about, photos)]
+    return Section("Missing tags", text, pictures=pictures, galleries=galleries)
 
 
 def _leak(contents: RunContents) -> str:
@@ -78,7 +92,8 @@ def photos_section(
     given = probabilities >= cuts
     mistakes = expected_mistakes(probabilities, given)
     tagged = np.flatnonzero(given.any(axis=1))
-    surest = tagged[np.argsort(mistakes[tagged], kind="stable")][:_OTHERS]
+    tagged = tagged[np.argsort(mistakes[tagged], kind="stable")]
+    surest = _varied(tagged, probabilities[tagged].argmax(axis=1))
     doubtful = np.argsort(-mistakes, kind="stable")[:_OTHERS]
     wrong = [place for place in first_of_each(missing.wrong, _OTHERS, _EACH) if _looks_wrong(missing, place, cuts)]
 
@@ -93,7 +108,11 @@ def photos_section(
         return book.photo(photo.name, photo.title, lines=[f"{mistakes[row]:.1f} mistakes expected", *photo.lines])
 
     galleries = [
-        Gallery("The surest", "Photos with the fewest mistakes to be expected.", [whole(int(row)) for row in surest]),
+        Gallery(
+            "The surest",
+            f"Photos with the fewest mistakes to be expected, not more than {_EACH} of a kind.",
+            [whole(row) for row in surest],
+        ),
         Gallery(
             "The most doubtful",
             "Photos with the most tags that are expected to be wrong or left out. Tagging these in full teaches most.",
@@ -107,9 +126,21 @@ def photos_section(
                 "Tags on record that the photo itself does not bear out: a slip, or a view that is hard to see. The "
                 "percentage is the probability by looks alone.",
                 [_wrong_photo(missing, place, probabilities, contents, book) for place in wrong],
+                is_warning=True,
             )
         )
     return Section("Photos", "As the classifier sees them without having seen their tags.", galleries=galleries)
+
+
+def _varied(rows: npt.NDArray[np.int64], kinds: npt.NDArray[np.int64]) -> list[int]:
+    """The first rows, not more than a few of a kind."""
+    earlier: dict[int, int] = {}
+    chosen: list[int] = []
+    for row, kind in zip(rows.tolist(), kinds.tolist(), strict=True):
+        earlier[kind] = earlier.get(kind, 0) + 1
+        if earlier[kind] <= _EACH and len(chosen) < _OTHERS:
+            chosen.append(row)
+    return chosen
 
 
 def _looks_wrong(missing: MissingTags, place: int, cuts: Values) -> bool:

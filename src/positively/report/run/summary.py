@@ -11,7 +11,9 @@ from positively.report.run.wording import evaluated_table, known_counts, percent
 def summary_section(contents: RunContents, quality: Quality | None) -> Section:
     """The numbers that are to be seen first."""
     photos = len(contents.parts)
-    tiles = [Tile(f"{photos:,}", "photos", f"{len(contents.classes):,} tags to choose from")]
+    kinds = f"{len(contents.classes):,}"
+    remark = f"{kinds} tags to choose from" if quality is None else f"{quality.learned.sum():,} of {kinds} tags learned"
+    tiles = [Tile(f"{photos:,}", "photos", remark)]
     known = known_counts(contents)
     if known is not None:
         total = float(known.sum())
@@ -29,7 +31,6 @@ def summary_section(contents: RunContents, quality: Quality | None) -> Section:
                 "tags a photo",
                 f"where {(quality.positives.sum()) / max(quality.judged, 1):.1f} are true",
             ),
-            Tile(f"{quality.learned.sum():,}", f"of {len(contents.classes):,} tags could be learned"),
         ]
     if contents.evaluation is not None:
         measured = contents.evaluation

@@ -95,5 +95,6 @@ def environment_section(contents: RunContents) -> Section:
         if key in environment
     ]
     rows.append(("GPUs", ", ".join(environment.get("gpus") or []) or "none"))
-    rows += [(name, str(number)) for name, number in (environment.get("packages") or {}).items()]
+    packages = environment.get("packages") or {}
+    rows.append(("Packages", ", ".join(f"{name} {number}" for name, number in packages.items())))
     return Section("Environment", "", [Table("Environment of the training", ("", ""), tuple(rows), is_text=True)])

@@ -10,20 +10,28 @@ import numpy.typing as npt
 from positively.errors import and_more
 from positively.labels import POSITIVE
 from positively.report.run.contents import RunContents
+from positively.report.run.quality import Quality
 
 Values = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
+
+NO_BREAK = "\u00a0"
+MOST_CLASSES = 24
+"""Classes in a figure; the tables have all."""
 
 
 def percent(share: float) -> str:
     """A share as people read it.
 
-    >>> percent(0.514), percent(0.0042), percent(float("nan"))
-    ('51 %', '0.4 %', '–')
+    >>> [percent(share).replace(NO_BREAK, " ") for share in (0.514, 0.0042, 0.0001, 0.999, 1.0, float("nan"))]
+    ['51 %', '0.4 %', '< 0.1 %', '> 99 %', '100 %', '–']
     """
     if not np.isfinite(share):
         return "–"
-    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.2g} %"
+    if 0 < share < 0.001 or 0.995 <= share < 1:  # no more digits than anybody knows
+        return f"{'<' if share < 0.5 else '>'}{NO_BREAK}{'0.1' if share < 0.5 else '99'}{NO_BREAK}%"
+    digits = f"{100 * share:.0f}" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}".removesuffix(".0")
+    return f"{digits}{NO_BREAK}%"
 
 
 def rounded(number: float) -> str:
@@ -59,6 +67,12 @@ def known_counts(contents: RunContents) -> Values | None:
         return None
     known: Values = (contents.states == POSITIVE).sum(axis=0).astype(np.float64)
     return known * (len(contents.parts) / max(len(contents.images), 1))
+
+
+def on_record(contents: RunContents, quality: Quality) -> tuple[Values, float]:
+    """``(C,)`` photos that carry each tag on record, and how many photos of the table stand for one that was judged."""
+    scale, known = len(contents.parts) / max(quality.judged, 1), known_counts(contents)
+    return (known if known is not None else scale * quality.known), scale
 
 
 def evaluated_table(contents: RunContents) -> str:

@@ -74,11 +74,10 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
     quality = judge(calibrated, contents.thresholds) if calibrated is not None else None
     sections: list[Section | None] = [summary_section(contents, quality)]
     soft = None
-    if missing is not None:
-        sections.append(missing_section(contents, missing, book))
-    if calibrated is None or quality is None:
+    if quality is None:
         sections += [scores_section(contents), thresholds_section(contents)]
     else:
+        sections.append(missing_section(contents, quality, missing, book))
         sections += [quality_section(contents, quality), classes_section(contents, quality)]
     if missing is not None and calibrated is not None:
         assert contents.scores is not None and contents.states is not None
