@@ -168,7 +168,7 @@ def together(classes: Sequence[str], shown: Rows, shares: Values, largest: float
     figure = Figure(figsize=(WIDTH, 1.6 + 0.27 * len(shown)), layout="constrained")
     axes = figure.subplots()
     # From nothing to the full color, so that cells without pairs have the color of the page, light or dark.
-    shades = LinearSegmentedColormap.from_list("shades", [(COLORS[0], 0.04), (COLORS[0], 1.0)])
+    shades = LinearSegmentedColormap.from_list("shades", [(COLORS[0], 0.04), (COLORS[0], 1.0)], N=40)
     cells = np.where(np.eye(len(shown), dtype=bool), np.nan, shares)
     mesh = axes.pcolormesh(cells, cmap=shades, vmin=0, vmax=largest, edgecolors="none")
     axes.invert_yaxis()

@@ -115,7 +115,7 @@ def photos_section(
         ),
         Gallery(
             "The most doubtful",
-            "Photos with the most tags that are expected to be wrong or left out. Tagging these in full teaches most.",
+            "Photos with the most tags that are expected to be wrong or left out.",
             [doubted(int(row)) for row in doubtful],
         ),
     ]
