@@ -48,27 +48,44 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
         pictures = [
             Picture(
                 "cuts",
-                "From which probability on a tag is given, how many of those are expected to be right, and how many "
-                f"known tags were found again, with a 95 % interval.{some}",
+                f"From which probability on a tag is given, how many of those are right ({quality.counted}), and how "
+                f"many known tags were found again, with a 95 % interval.{some}",
                 draw.cuts_by_class(classes, learned, quality),
                 is_narrow=True,
             ),
-            Picture(
-                "label-frequency",
-                f"Label frequency: how much of what is there was written down. The line leads to the least the bound "
-                f"allows; tags with few photos lean on the others.{some}",
-                draw.label_frequencies(classes, learned, quality, common),
-                is_narrow=True,
-            ),
         ]
+        if not quality.is_complete:
+            pictures.append(
+                Picture(
+                    "label-frequency",
+                    f"Label frequency: how much of what is there was written down. The line leads to the least the bound "
+                    f"allows; tags with few photos lean on the others.{some}",
+                    draw.label_frequencies(classes, learned, quality, common),
+                    is_narrow=True,
+                )
+            )
     return Section("Tag by tag", text, [class_table(contents, quality, known, scale)], pictures)
 
 
 def class_table(contents: RunContents, quality: Quality, known: Values, scale: float) -> Table:
     """One row a tag, the most frequent first."""
     measured = (contents.evaluation or {}).get("average_precision")
-    head = ["tag", "known", "expected", "at most", "known share", "cut", "precision, expected", "range"]
-    head += ["recall, expected", "known tags found again", "95 % interval", *(["AP, measured"] if measured else [])]
+    head = [
+        "tag",
+        "known",
+        "expected",
+        "at most",
+        "known share",
+        "cut",
+        f"precision, {quality.counted}",
+        "95 % interval" if quality.is_complete else "range",
+    ]
+    head += [
+        f"recall, {quality.counted}",
+        "known tags found again",
+        "95 % interval",
+        *(["AP, measured"] if measured else []),
+    ]
     (low, high), (least, most) = quality.precision_range, quality.recall_range
     rows = []
     for index in largest_classes(known, len(known)).tolist():
@@ -91,13 +108,14 @@ def class_table(contents: RunContents, quality: Quality, known: Values, scale: f
             value = measured.get(contents.classes[index])
             row.append("–" if value is None else f"{100 * value:.1f}")
         rows.append(tuple(row))
-    notes = (
+    notes = [
         "Expected and at most: photos that carry the tag, written down or not; nine of ten tags stay below 'at most'.",
         "Range of the precision: from what is known to be right to what 'at most' would make right. No interval in the "
         "sense of statistics: what is absent was not written down.",
         "Found again: known tags that reach the cut without having been seen; Wilson's 95 % interval, percent.",
-    )
-    return Table("All tags", tuple(head), tuple(rows), notes, is_sortable=True)
+    ]
+    shown = notes[-1:] if quality.is_complete else notes
+    return Table("All tags", tuple(head), tuple(rows), tuple(shown), is_sortable=True)
 
 
 def together_section(contents: RunContents, soft: Values | None) -> Section | None:

@@ -59,16 +59,13 @@ class RunContents:
     """Their label states, ``(N, C)``; None if neither the run nor its table has them."""
     root: Path | None
     """Folder of the images, if the table was at hand."""
+    source: str
+    """Name of the table it learned from."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes."""
         return tuple(self.model["classes"])
-
-    @property
-    def table(self) -> str:
-        """Name of the file it learned from."""
-        return Path(str(self.config.get("table") or "its table")).name
 
     @property
     def seconds(self) -> float | None:
@@ -123,6 +120,7 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
         scores=scores,
         states=states,
         root=table.root if table is not None else None,
+        source=table.source if table is not None else Path(str(config.get("table") or "a table from Python")).name,
     )
 
 

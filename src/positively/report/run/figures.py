@@ -53,7 +53,7 @@ def precision_recall(
     )  # fmt: skip
     axes.plot(*curve, color=COLORS[0], linewidth=2, label="all tags, expected")
     own = (quality.overall_recall, quality.overall_precision)
-    axes.scatter(*own, 70, color=COLORS[0], marker="D", zorder=4, label="all tags, at the cuts, expected")
+    axes.scatter(*own, 70, color=COLORS[0], marker="D", zorder=4, label=f"all tags, at the cuts, {quality.counted}")
     if evaluation:
         f1 = evaluation["f1"]
         axes.scatter(
@@ -72,7 +72,7 @@ def known_shares(found: Reliability) -> Figure:
     """Share of known tags that is expected, beside the share that is known, with 95 % intervals."""
     figure, axes = new_figure("", "expected share of known tags", "share that is known", 4.2, WIDTH)
     share, (lower, upper) = found.known / np.maximum(found.pairs, 1.0), wilson(found.known, found.pairs)
-    least = 10.0 ** np.floor(np.log10(max(float(found.expected.min(initial=1.0)), 1e-6)))
+    least = 10.0 ** np.floor(np.log10(max(float(found.expected.min(initial=0.1)), 1e-6)))
     axes.plot([least, 1], [least, 1], color=PALE, linewidth=1, linestyle=(0, (4, 3)))
     errors = np.abs(np.stack([share - lower, upper - share]))
     axes.errorbar(
@@ -134,7 +134,12 @@ def cuts_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figu
     axes.hlines(places - 0.13, lower, upper, color=COLORS[1], linewidth=1.4, alpha=0.6)
     axes.plot(recall, places - 0.13, "s", color=COLORS[1], markersize=4.5, label="recall, counted")
     axes.plot(
-        quality.precision[shown], places + 0.13, "o", color=COLORS[0], markersize=5.5, label="precision, expected"
+        quality.precision[shown],
+        places + 0.13,
+        "o",
+        color=COLORS[0],
+        markersize=5.5,
+        label=f"precision, {quality.counted}",
     )
     axes.plot(quality.cuts[shown], places, "|", color=INK, markersize=9, markeredgewidth=1.6, label="cut")
     axes.set_xlim(-0.02, 1.02)

@@ -15,16 +15,12 @@ def quality_section(contents: RunContents, quality: Quality) -> Section:
     assert contents.calibrated is not None
     known, found = float(quality.known.sum()), float(quality.found.sum())
     lower, upper = (float(limit) for limit in wilson(found, known))
-    text = (
+    counted = (
         f"Counted: each of {quality.judged:,} photos was scored by a classifier that had not seen its tags, and "
         f"{found:,.0f} of {known:,.0f} known tags were found again, {percent(found / max(known, 1))} (95 % interval "
-        f"{percent(lower)} to {percent(upper)}). If tags were left out at random, it finds about the same share of the "
-        "true tags that nobody wrote down.\n\nExpected: what is absent was not written down, so that wrong tags cannot "
-        f"be counted. Probabilities say that {percent(quality.overall_precision)} of the tags it gives are "
-        f"right and that it finds {percent(quality.overall_recall)} of the true ones (F1 "
-        f"{percent(quality.overall_f1)}), at {quality.given.sum() / max(quality.judged, 1):.1f} tags a photo. They "
-        "rest on how many tags are missing, and that has a bound only: see the table of all tags."
+        f"{percent(lower)} to {percent(upper)})."
     )
+    text = f"{counted} {_precision_text(quality)}"
     tables = []
     if contents.evaluation is not None:
         f1, measured = contents.evaluation["f1"], contents.evaluation
@@ -47,12 +43,34 @@ def quality_section(contents: RunContents, quality: Quality) -> Section:
             "known-shares",
             "What can be checked of the probabilities: a tag is known if it is there and was written down. Points on "
             "the dashed line say that as many tags are known as the probabilities expect; bars are 95 % intervals. "
-            "Whether the missing ones are as many as expected, positives alone cannot show.",
+            + ("" if quality.is_complete else "Whether the missing are as many as expected, positives cannot show."),
             draw.known_shares(reliability(contents.calibrated)),
             is_narrow=True,
         ),
     ]
     return Section("How good it is, and how we know", text, tables, pictures)
+
+
+def _precision_text(quality: Quality) -> str:
+    """What can be said of wrong tags."""
+    given, refuted = float(quality.given.sum()), float(quality.refuted.sum())
+    each = f"{given / max(quality.judged, 1):.1f} tags a photo"
+    if quality.is_complete:
+        lower, upper = (float(limit) for limit in wilson(quality.found.sum(), given))
+        return (
+            f"Every label is known, so that wrong tags are counted as well: of {each}, "
+            f"{percent(quality.overall_precision)} are right (95 % interval {percent(lower)} to {percent(upper)}; F1 "
+            f"{percent(quality.overall_f1)})."
+        )
+    some = f"Of the tags it gives, {quality.found.sum():,.0f} are known to be right, {refuted:,.0f} known to be wrong. "
+    return (
+        "If tags were left out at random, it finds about the same share of the true tags that nobody wrote down.\n\n"
+        f"Expected: {'most of ' if refuted else ''}what is absent was not written down, so that wrong tags cannot be "
+        f"counted. {some if refuted else ''}Probabilities say that {percent(quality.overall_precision)} of the tags it "
+        f"gives are right and that it finds {percent(quality.overall_recall)} of the true ones (F1 "
+        f"{percent(quality.overall_f1)}), at {each}. They rest on how many tags are missing, and that has a bound only: "
+        "see the table of all tags."
+    )
 
 
 def measured_table(contents: RunContents) -> Table:

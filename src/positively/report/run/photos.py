@@ -22,6 +22,8 @@ SIDE, QUALITY = 240, 72
 _FEW_PIXELS = 100
 _SAMPLE = 32
 _MOST_FOLDERS = 64
+# Pairs of a list that are looked through for some of many kinds.
+_DEEPEST = 20_000
 
 
 class PhotoBook:
@@ -93,7 +95,8 @@ def first_of_each(pairs: Pairs, count: int, each: int) -> list[int]:
     taken: dict[int, int] = {}
     seen: set[int] = set()
     chosen: list[int] = []
-    for place, (row, column) in enumerate(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)):
+    first = slice(_DEEPEST)
+    for place, (row, column) in enumerate(zip(pairs.rows[first].tolist(), pairs.columns[first].tolist(), strict=True)):
         if len(chosen) == count:
             break
         if taken.get(column, 0) < each and row not in seen:

@@ -20,9 +20,9 @@ _DEVIATIONS = 1.96
 class Quality:
     """What the cuts of a run do to its own photos; every array is ``(C,)``.
 
-    Recall can be counted: known tags that the classifier, without having seen them, finds again. Precision can only be
-    expected, since nobody wrote down what is absent; it lies between what is known to be right and what the bound on
-    the number of positives allows.
+    Recall can be counted: known tags that the classifier, without having seen them, finds again. Precision can be
+    counted where every label is known. Elsewhere it can only be expected, since nobody wrote down what is absent; it
+    lies between what is known to be right and what the bound on the number of positives allows.
     """
 
     judged: int
@@ -33,6 +33,10 @@ class Quality:
     """Those of them that reach the cut."""
     given: Values
     """Photos that get the tag."""
+    refuted: Values
+    """Those of them that are known not to carry it."""
+    is_complete: bool
+    """Whether every label is known, so that all can be counted."""
     positives: Values
     """Expected positives, known and hidden."""
     at_most: Values
@@ -47,7 +51,9 @@ class Quality:
 
     @property
     def precision_range(self) -> tuple[Values, Values]:
-        """What is known to be right, and what ``at_most`` positives would make right."""
+        """Of counted ones the 95 % interval; else what is known to be right, and what ``at_most`` would make right."""
+        if self.is_complete:
+            return wilson(self.found, self.given)
         lower = self.found / np.maximum(self.given, 1.0)
         upper = self.precision * self.at_most / np.maximum(self.positives, 1e-12)
         return np.minimum(lower, self.precision), np.clip(upper, self.precision, 1.0)
@@ -56,6 +62,11 @@ class Quality:
     def recall_range(self) -> tuple[Values, Values]:
         """95 % interval of the recall that was counted."""
         return wilson(self.found, self.known)
+
+    @property
+    def counted(self) -> str:
+        """How precision is known."""
+        return "counted" if self.is_complete else "expected"
 
     @property
     def right(self) -> float:
@@ -83,18 +94,24 @@ def judge(calibrated: CalibratedScores, cuts: Values) -> Quality:
     calibration, summary = calibrated.calibration, calibrated.summary
     reaches = bin_probabilities(calibration, summary) >= cuts[:, None]
     expected = calibrated.expected(cuts)
-    known = summary.known + summary.accepted
+    known, absent = summary.known + summary.accepted, summary.negative + summary.rejected
+    found, given = (known * reaches).sum(axis=1), (summary.images * reaches).sum(axis=1)
+    is_complete = not summary.unknown.any()
+    counted = found / np.where(given > 0, given, np.nan), found / np.maximum(known.sum(axis=1), 1.0)
+    precision, recall = counted if is_complete else (expected.precision, expected.recall)
     return Quality(
         judged=int(summary.images.sum(axis=1).max(initial=0)),
         known=known.sum(axis=1),
-        found=(known * reaches).sum(axis=1),
-        given=(summary.images * reaches).sum(axis=1),
+        found=found,
+        given=given,
+        refuted=(absent * reaches).sum(axis=1),
+        is_complete=is_complete,
         positives=calibration.positives,
         at_most=calibration.at_most,
         frequency=calibration.label_frequency,
         cuts=cuts,
-        precision=expected.precision,
-        recall=expected.recall,
+        precision=precision,
+        recall=recall,
         learned=calibration.learned & np.isfinite(cuts),
     )
 

@@ -89,8 +89,8 @@ def photos_section(
     contents: RunContents, missing: MissingTags, probabilities: Values, cuts: Values, book: PhotoBook
 ) -> Section:
     """The surest, the most doubtful, and known tags that look wrong."""
-    given = probabilities >= cuts
-    mistakes = expected_mistakes(probabilities, given)
+    given, learned = probabilities >= cuts, np.isfinite(cuts)
+    mistakes = expected_mistakes(probabilities[:, learned], given[:, learned])
     tagged = np.flatnonzero(given.any(axis=1))
     tagged = tagged[np.argsort(mistakes[tagged], kind="stable")]
     surest = _varied(tagged, probabilities[tagged].argmax(axis=1))

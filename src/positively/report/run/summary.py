@@ -18,20 +18,22 @@ def summary_section(contents: RunContents, quality: Quality | None) -> Section:
     if known is not None:
         total = float(known.sum())
         tiles.append(Tile(f"{total:,.0f}", "tags written down", f"{total / max(photos, 1):.1f} a photo"))
-    if quality is not None:
+    if quality is not None and quality.given.any():
         scale = photos / max(quality.judged, 1)
         true, most = scale * quality.positives.sum(), scale * quality.at_most.sum()
         share = float(quality.known.sum() / max(quality.positives.sum(), 1e-12))
         tiles += [
-            Tile(f"≈ {rounded(true)}", "tags are true", f"at most {rounded(most)}; {percent(share)} are known"),
-            Tile(percent(quality.overall_precision), "of the tags it gives are right", "expected"),
-            Tile(percent(quality.overall_recall), "of the true tags are found", "expected"),
+            Tile(percent(quality.overall_precision), "of the tags it gives are right", quality.counted),
+            Tile(percent(quality.overall_recall), "of the true tags are found", quality.counted),
             Tile(
                 f"{quality.given.sum() / max(quality.judged, 1):.1f}",
                 "tags a photo",
                 f"where {(quality.positives.sum()) / max(quality.judged, 1):.1f} are true",
             ),
         ]
+        if not quality.is_complete:
+            remark = f"at most {rounded(most)}; {percent(share)} are known"
+            tiles.insert(-3, Tile(f"≈ {rounded(true)}", "tags are true", remark))
     if contents.evaluation is not None:
         measured = contents.evaluation
         where = f"measured on {measured['images']:,} photos of {evaluated_table(contents)}"
@@ -43,6 +45,11 @@ def _doubt(quality: Quality | None) -> str:
     """Where little is known, what is expected is hardly more than a guess, and that is said."""
     if quality is None:
         return ""
+    if not quality.given.any():
+        return (
+            "Nothing could be learned: no tag has three known photos whose looks tell them from the others, and the "
+            "run gives no tags. Tag more photos of each kind."
+        )
     share = quality.known.sum() / max(float(quality.positives.sum()), 1e-12)
     room = quality.at_most.sum() / max(float(quality.positives.sum()), 1e-12)
     if share > 0.2 and room < 2:

@@ -15,7 +15,7 @@ _STATES = ((POSITIVE, "positive"), (NEGATIVE, "negative"), (UNKNOWN, "unknown"))
 def training_section(contents: RunContents) -> Section:
     """What was trained on what, and on which machine."""
     config, parts = contents.config, contents.parts
-    rows = [("Table", f"{config.get('table') or 'given from Python'}")]
+    rows = [("Table", str(config.get("table") or contents.source))]
     if config.get("images"):
         rows.append(("Photos in", str(config["images"])))
     held_out = parts.count("holdout")

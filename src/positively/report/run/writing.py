@@ -77,9 +77,11 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
     if quality is None:
         sections += [scores_section(contents), thresholds_section(contents)]
     else:
-        sections.append(missing_section(contents, quality, missing, book))
-        sections += [quality_section(contents, quality), classes_section(contents, quality)]
-    if missing is not None and calibrated is not None:
+        if quality.given.any():
+            sections.append(missing_section(contents, quality, missing, book))
+            sections.append(quality_section(contents, quality))
+        sections.append(classes_section(contents, quality))
+    if missing is not None and calibrated is not None and quality is not None and quality.given.any():
         assert contents.scores is not None and contents.states is not None
         calibration = calibrated.calibration
         # A tag that was not learned has no probability to be trusted: what is on record is all there is.
@@ -108,6 +110,6 @@ def _root(contents: RunContents, images: str | Path | None) -> Path | None:
 def _lead(contents: RunContents) -> str:
     config = contents.config
     return (
-        f"Learned from {contents.table} ({len(contents.parts):,} photos) by {config.get('method')} on "
+        f"Learned from {contents.source} ({len(contents.parts):,} photos) by {config.get('method')} on "
         f"{config.get('backbone')}."
     )
