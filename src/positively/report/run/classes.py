@@ -58,8 +58,8 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
             pictures.append(
                 Picture(
                     "label-frequency",
-                    f"Label frequency: how much of what is there was written down. The line leads to the least the bound "
-                    f"allows; tags with few photos lean on the others.{some}",
+                    "Label frequency: how much of what is there was written down. The line leads to the least the "
+                    f"bound allows; tags with few photos lean on the others.{some}",
                     draw.label_frequencies(classes, learned, quality, common),
                     is_narrow=True,
                 )
@@ -70,22 +70,9 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
 def class_table(contents: RunContents, quality: Quality, known: Values, scale: float) -> Table:
     """One row a tag, the most frequent first."""
     measured = (contents.evaluation or {}).get("average_precision")
-    head = [
-        "tag",
-        "known",
-        "expected",
-        "at most",
-        "known share",
-        "cut",
-        f"precision, {quality.counted}",
-        "95 % interval" if quality.is_complete else "range",
-    ]
-    head += [
-        f"recall, {quality.counted}",
-        "known tags found again",
-        "95 % interval",
-        *(["AP, measured"] if measured else []),
-    ]
+    head = ["tag", "known", "expected", "at most", "known share", "cut", f"precision, {quality.counted}"]
+    head += ["95 % interval" if quality.is_complete else "range", f"recall, {quality.counted}"]
+    head += ["known tags found again", "95 % interval", *(["AP, measured"] if measured else [])]
     (low, high), (least, most) = quality.precision_range, quality.recall_range
     rows = []
     for index in largest_classes(known, len(known)).tolist():

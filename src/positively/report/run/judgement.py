@@ -68,8 +68,8 @@ def _precision_text(quality: Quality) -> str:
         f"Expected: {'most of ' if refuted else ''}what is absent was not written down, so that wrong tags cannot be "
         f"counted. {some if refuted else ''}Probabilities say that {percent(quality.overall_precision)} of the tags it "
         f"gives are right and that it finds {percent(quality.overall_recall)} of the true ones (F1 "
-        f"{percent(quality.overall_f1)}), at {each}. They rest on how many tags are missing, and that has a bound only: "
-        "see the table of all tags."
+        f"{percent(quality.overall_f1)}), at {each}. They rest on how many tags are missing, and that has a bound "
+        "only: see the table of all tags."
     )
 
 

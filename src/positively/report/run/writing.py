@@ -8,7 +8,7 @@ import numpy as np
 
 from positively.errors import ImageError, RunError, option
 from positively.files import write_text
-from positively.labels import LabelTable
+from positively.labels import POSITIVE, LabelTable
 from positively.logs import is_first_process, logger
 from positively.report.page import Section, render_page
 from positively.report.run.classes import classes_section, together_section
@@ -85,8 +85,9 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
         assert contents.scores is not None and contents.states is not None
         calibration = calibrated.calibration
         # A tag that was not learned has no probability to be trusted: what is on record is all there is.
-        soft = calibration.soft_targets(contents.scores, contents.states)
-        soft = np.where(calibration.learned, soft, contents.states == 1)
+        if not quality.is_complete:
+            soft = calibration.soft_targets(contents.scores, contents.states)
+            soft = np.where(calibration.learned, soft, contents.states == POSITIVE)
         probabilities = calibration.probabilities(contents.scores)
         sections.append(photos_section(contents, missing, probabilities, contents.thresholds, book))
     sections.append(together_section(contents, soft))
