@@ -116,6 +116,7 @@ def test_fit_writes_a_page_with_every_section_that_needs_nothing_else(run):
     assert_stands_alone(page)
     assert len(page) < 3_000_000
     assert "200" in page and "positively_tiny at 24 px" in page and "closed-form" in page
+    assert dict(rows_of(page, "Training"))["Time"].endswith("s")
     assert (run.path / "report.html").stat().st_size < 3_000_000
 
 
@@ -185,6 +186,14 @@ def test_somebody_elses_page_is_left_alone(run, tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2 and "no finished run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["images.csv", "out-of-sample.safetensors", "evaluation.json", "environment.json"])
+def test_a_damaged_file_of_the_run_is_named(run, tmp_path, name):
+    shutil.copytree(run.path, tmp_path / "run")
+    (tmp_path / "run" / name).write_text("{" if name == "environment.json" else "{}")
+    with pytest.raises(RunError, match=name):
+        po.write_report(tmp_path / "run")
+
+
 def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_is_fine(place, tags, caplog):
     made = po.fit(tags, out=str(place / "obstructed"), quiet=True, **basics(place))
     (made.path / "report.html").unlink()
@@ -193,6 +202,16 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_is_fine(place,
         again = po.fit(tags, out=str(made.path), resume="auto", **basics(place))
     assert "The report could not be written" in caplog.text and "the run is unharmed" in caplog.text
     assert again.predict(str(tags.paths[0]))
+
+
+def test_a_complete_table_is_counted_and_a_table_without_a_lesson_says_so(place, tables, tags):
+    page = text_of(po.fit(tables[0], out=str(place / "complete"), quiet=True, **basics(place)))
+    assert "Every label is known, so that wrong tags are counted as well" in page
+    assert "Missing tags" not in headings(page) and "tags are true" not in page
+    bare = tags.select(np.arange(30)).with_known_ratio(0.05, 0)
+    page = text_of(po.fit(bare, out=str(place / "bare"), quiet=True, **basics(place)))
+    assert "Nothing could be learned" in page and "4 of 4 tags could not be learned" in page
+    assert headings(page) == ["At a glance", "Tag by tag", "What was trained on what", "Environment"]
 
 
 def test_one_tag_makes_a_page_too(place, tags):

@@ -15,7 +15,7 @@ from positively.labels import LabelTable
 from positively.logs import logger, shown
 from positively.options import check_options, kinds_of
 from positively.predict import Run
-from positively.report.run.writing import report_training, write_run_report
+from positively.report.finished import report_training
 from positively.training.config import TrainConfig
 from positively.training.fit import train
 
@@ -82,6 +82,8 @@ def write_report(run: Run | str | Path, out: str | Path | None = None, *, images
         out: The page; default: report.html in the run folder.
         images: Folder in which the images lie; default: where they were when the run was trained.
     """
+    from positively.report.run.writing import write_run_report
+
     return write_run_report(run.path if isinstance(run, Run) else run, out, images=images)
 
 

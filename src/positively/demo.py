@@ -24,7 +24,7 @@ from positively.data.scenes import CLASSES, write_scenes
 from positively.files import write_json, write_text
 from positively.labels import LabelTable
 from positively.logs import logger, shown
-from positively.report.run.writing import report_training
+from positively.report.finished import report_training
 
 KNOWN_RATIO = 0.3
 TRAIN_SCENES, TEST_SCENES = 2000, 1000

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     from positively.logs import logger
     from positively.models import find_backbone
     from positively.registry import load_plugin
-    from positively.report.run.writing import report_training
+    from positively.report.finished import report_training
     from positively.runs.folder import RunFolder
     from positively.training.auto import check_config
     from positively.training.fit import train

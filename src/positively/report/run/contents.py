@@ -7,12 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import yaml
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from positively.calibration import CalibratedScores
@@ -92,15 +94,16 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
     model = load_model_config(folder)
     classes: list[str] = model["classes"]
     config = _read(folder.config, lambda text: dict(yaml.safe_load(text)))
-    with folder.images.open(encoding="utf-8", newline="") as file:
-        listed = [(row["image"], row["part"]) for row in csv.DictReader(file)]
-    names, parts = [image for image, _ in listed], [part for _, part in listed]
+    names, parts = _read(folder.images, _parse_images)
     rows = np.unique(np.linspace(0, len(names) - 1, max(1, min(len(names), MOST_PAIRS // len(classes)))).astype(int))
     scores, states = None, None
     if folder.out_of_sample.exists():
-        arrays = load_file(folder.out_of_sample)
-        rows = rows[rows < len(arrays["scores"])]
-        scores, states = arrays["scores"][rows], arrays["states"][rows]
+        try:
+            scores, states = (load_file(folder.out_of_sample)[name] for name in ("scores", "states"))
+        except (SafetensorError, KeyError):
+            raise RunError(f"{folder.out_of_sample} is damaged. Train the run again.") from None
+        rows = rows[rows < len(scores)]
+        scores, states = scores[rows], states[rows]
     else:
         table = table or _read_table(config, classes)
         if table is not None:
@@ -114,7 +117,7 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
         history=_read(folder.metrics, lambda text: list(csv.DictReader(text.splitlines()))),
         thresholds=folder.read_thresholds(classes),
         calibrated=folder.read_calibration(model["head"]) if folder.calibration.exists() else None,
-        evaluation=_read(evaluation, json.loads) if evaluation.exists() else None,
+        evaluation=_read(evaluation, _parse_evaluation) if evaluation.exists() else None,
         parts=parts,
         images=[names[row] for row in rows],
         scores=scores,
@@ -127,8 +130,22 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
 def _read(path: Path, parse: Any) -> Any:
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, yaml.YAMLError):
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         raise RunError(f"{path} is missing or damaged. Put it back, or train the run again.") from None
+
+
+def _parse_images(text: str) -> tuple[list[str], list[str]]:
+    rows = [(row["image"], row["part"]) for row in csv.DictReader(StringIO(text))]
+    if not rows:
+        raise ValueError("a run learned from some image")
+    return [image for image, _ in rows], [part for _, part in rows]
+
+
+def _parse_evaluation(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    for name in ("images", "mean_average_precision", "average_precision", "f1", "f1_at_half", "f1_top_3"):
+        found[name]  # what the page shows; without it, the file is none of ours
+    return found
 
 
 def _read_table(config: Mapping[str, Any], classes: list[str]) -> LabelTable | None:

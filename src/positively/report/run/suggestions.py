@@ -62,8 +62,8 @@ def missing_section(
     precision = missing.expected_precision
     depths = [depth for depth in (100, 500, 1000) if depth <= len(missing)] or [len(missing)]
     told = ", ".join(f"{percent(precision[depth - 1])} of the first {depth:,}" for depth in depths)
-    text += f" Of all tags that nobody wrote down, likeliest first, {told} should be right: every photo was scored "
-    text += f"without its own tags.{_leak(contents)}{sampled(contents)}"
+    text += f" Of all tags that nobody wrote down, likeliest first, {told} should be right."
+    text += f" {how_scored(contents)}{sampled(contents)}"
     caption = "How far down the list it pays to look: expected share of right ones among the first suggestions."
     pictures.insert(0, Picture("missing-precision", caption, draw.expected_precision(precision), is_narrow=True))
     photos = [
@@ -78,11 +78,14 @@ def missing_section(
     return Section("Missing tags", text, pictures=pictures, galleries=galleries)
 
 
-def _leak(contents: RunContents) -> str:
-    """A network that learned knows the photos it learned from, whatever its head was spared."""
+def how_scored(contents: RunContents) -> str:
+    """Say what the scores of the photos have seen: a network that learned knows the photos it learned from."""
     if contents.config.get("depth", "probe") == "probe":
-        return ""
-    return " The network itself did learn from these photos, so that it is surer of them than of new ones."
+        return "Every photo was scored without its own tags."
+    return (
+        "The head was solved without a photo's own tags, but the network did learn from them: it is surer of these "
+        "photos than it would be of new ones."
+    )
 
 
 def photos_section(
@@ -129,7 +132,7 @@ def photos_section(
                 is_warning=True,
             )
         )
-    return Section("Photos", "As the classifier sees them without having seen their tags.", galleries=galleries)
+    return Section("Photos", how_scored(contents), galleries=galleries)
 
 
 def _varied(rows: npt.NDArray[np.int64], kinds: npt.NDArray[np.int64]) -> list[int]:

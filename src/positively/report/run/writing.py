@@ -9,7 +9,6 @@ import numpy as np
 from positively.errors import ImageError, RunError, option
 from positively.files import write_text
 from positively.labels import POSITIVE, LabelTable
-from positively.logs import is_first_process, logger
 from positively.report.page import Section, render_page
 from positively.report.run.classes import classes_section, together_section
 from positively.report.run.contents import RunContents, read_contents
@@ -56,16 +55,6 @@ def write_run_report(
     title = f"Report of {contents.folder.path.absolute().name}"
     write_text(page, render_page(run_sections(contents, book), title, _lead(contents)))
     return page
-
-
-def report_training(run: Path, table: LabelTable) -> None:
-    """Write the report of a training that is finished; whatever goes wrong is said and does no harm."""
-    if not is_first_process():
-        return
-    try:
-        logger.info(f"Report: {write_run_report(run, table=table)}.")
-    except Exception as error:  # the run itself is finished and well
-        logger.warning(f"The report could not be written ({error or type(error).__name__}); the run is unharmed.")
 
 
 def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
