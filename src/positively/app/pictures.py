@@ -28,6 +28,7 @@ class Pictures:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._bytes = 0
         self._shapes: dict[int, float] = {}
         self._lock = Lock()
         # A page asks for dozens at once, and answers must not wait behind them.
@@ -44,11 +45,16 @@ class Pictures:
                 self._cache.move_to_end(key)
                 return self._cache[key]
         with self._decoding:
-            made = _encode(self._paths[row], side)
+            try:
+                made = _encode(load_image(self._paths[row], at_least=side), side)
+            except ImageError:  # gone or damaged since it was read; it may come back
+                return _encode(_placeholder(), side)
         with self._lock:
-            self._cache[key] = made
-            while sum(map(len, self._cache.values())) > _CACHE_BYTES and len(self._cache) > 1:
-                self._cache.popitem(last=False)
+            if key not in self._cache:
+                self._cache[key] = made
+                self._bytes += len(made)
+            while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+                self._bytes -= len(self._cache.popitem(last=False)[1])
         return made
 
     def aspect(self, row: int) -> float:
@@ -58,13 +64,9 @@ class Pictures:
         return self._shapes[row]
 
 
-def _encode(path: Path, side: int) -> bytes:
-    try:
-        image = load_image(path, at_least=side)
-    except ImageError:
-        image = _placeholder()
+def _encode(image: Image.Image, side: int) -> bytes:
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
-    if max(image.size) < side // _MAGNIFY:  # a tiny picture: let the browser enlarge its pixels, not our blur
+    if max(image.size) < side // _MAGNIFY:  # a tiny picture: enlarged without a blur, it can be judged
         factor = side // _MAGNIFY // max(image.size)
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     file = io.BytesIO()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,9 +228,3 @@ def _as_sentences(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         fix = f"Restore it from a copy, or pass {option('out', 'FILE')}"
         raise FileError(f"{path} cannot be read: {error}. {fix}.") from None
-
-
-def final_states(actions: Sequence[Action]) -> dict[tuple[str, str], int]:
-    """What was decided last of every pair of image and tag; pairs that were left open again are not in it."""
-    last = {(image, tag): state for action in actions for image, tag, state in action.decisions}
-    return {pair: state for pair, state in last.items() if state}

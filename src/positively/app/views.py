@@ -1,0 +1,125 @@
+"""What the page shows of a review, as plain dictionaries for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from positively.app.session import Pair, ReviewSession
+from positively.missing.review import Way
+
+CANDIDATES = 12
+"""Tags that are offered for one photo."""
+
+_WORTH = 0.2
+"""Probability from which on a tag counts where photos are ordered by the tags they lack."""
+
+
+def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[int] = ()) -> list[int]:
+    """Photos of which it is open whether they carry a tag, likeliest first, but for some."""
+    left_out = set(exclude)
+    ranked = session.model.ranking(session.column(tag), limit=count + len(left_out))
+    return [row for row in ranked.tolist() if row not in left_out][:count]
+
+
+def pairs(session: ReviewSession, tag: str, rows: Iterable[int]) -> list[dict[str, Any]]:
+    """Some photos under one tag: how likely it is, and what is known of it."""
+    column = session.column(tag)
+    states, likely = session.model.states(column), session.model.probabilities(column)
+    return [
+        {"row": row, "name": session.table.images[row], "probability": _rounded(likely[row]), "state": int(states[row])}
+        for row in rows
+    ]
+
+
+def photo(session: ReviewSession, row: int) -> dict[str, Any]:
+    """One photo: tags on record, tags decided, and candidates, likeliest first."""
+    image, classes = session.table.images[row], list(session.model.classes)
+    recorded = zip(session.table.classes, session.table.states([row])[0].tolist(), strict=True)
+    decided = {tag: state for tag in classes if (state := session.tally.state(image, tag))}
+    return {
+        "row": row,
+        "name": image,
+        "known": [tag for tag, state in recorded if state > 0 and tag not in decided],
+        "decided": decided,
+        "candidates": [
+            {"tag": classes[column], "probability": _rounded(likely)}
+            for column, likely in session.model.photo(row)[:CANDIDATES]
+        ],
+    }
+
+
+def promising(session: ReviewSession, count: int, exclude: Collection[int] = ()) -> list[int]:
+    """Photos in the order of the number of tags that they probably lack."""
+    expected = np.zeros(len(session.table))
+    for column in range(len(session.model.classes)):
+        likely = session.model.probabilities(column)
+        expected += np.where((session.model.states(column) == 0) & (likely >= _WORTH), likely, 0.0)
+    left_out = set(exclude)
+    order = np.argsort(-expected, kind="stable")[: count + len(left_out)]
+    return [row for row in order.tolist() if row not in left_out][:count]
+
+
+def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pair] = ()) -> list[dict[str, Any]]:
+    """What is to be asked next, by one of the model's ways; what was left open is not asked again."""
+    classes = list(session.model.classes)
+    column = {name: number for number, name in enumerate(classes)}
+    states = session.tally.states().items()
+    left_open = [(session.row_of[image], tag) for (image, tag), state in states if not state and image in session.row_of]
+    skip = frozenset((row, column[tag]) for row, tag in [*left_open, *exclude] if tag in column)
+    return [
+        {
+            "row": question.row,
+            "name": session.table.images[question.row],
+            "tag": classes[question.column],
+            "probability": _rounded(question.probability),
+        }
+        for question in session.model.ask(way, count, skip=skip)
+    ]
+
+
+def status(session: ReviewSession) -> dict[str, Any]:
+    """Where the review stands: every tag with its counts, what was gained, what is left, what to do next."""
+    tally, model = session.tally, session.model
+    tags = []
+    for name, progress in zip(list(model.classes), model.overview(), strict=False):
+        counts = tally.by_tag[name]
+        tags.append(
+            {
+                "name": name,
+                "known": progress.known,
+                "gained": counts.accepted,
+                "rejected": counts.rejected,
+                "missing": _rounded(progress.missing),
+                "learned": bool(progress.learned),
+                "right": counts.right,
+                "judged": counts.judged,
+            }
+        )
+    minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
+    estimate = model.estimate()
+    return {
+        "version": session.version,
+        "source": session.table.source,
+        "photos": len(session.table),
+        "tags": tags,
+        "gained": tally.gained(),
+        "rejected": sum(counts.rejected for counts in tally.by_tag.values()),
+        "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": round(60 * gained / max(minutes, 1.0))},
+        "estimate": None
+        if estimate is None
+        else {
+            "missing": _rounded(estimate.missing),
+            "low": _rounded(estimate.low),
+            "high": _rounded(estimate.high),
+            "answers": estimate.answers,
+        },
+        "advice": model.advice(),
+        "can_undo": bool(tally.actions),
+    }
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)
