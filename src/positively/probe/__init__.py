@@ -1,8 +1,8 @@
 """Features and label states → a classifier in closed form, with scores of labels it did not see."""
 
 from positively.probe.basis import Basis, Kernel
-from positively.probe.fitting import LANDMARKS, WIDTH, fit
+from positively.probe.fitting import LANDMARKS, WIDTH, decompose, fit
 from positively.probe.probe import Probe
 from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
 
-__all__ = ["LANDMARKS", "ONE_STEP", "SOFT_STEPS", "WIDTH", "Basis", "Kernel", "Probe", "Step", "fit"]
+__all__ = ["LANDMARKS", "ONE_STEP", "SOFT_STEPS", "WIDTH", "Basis", "Kernel", "Probe", "Step", "decompose", "fit"]

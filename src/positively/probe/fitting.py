@@ -65,10 +65,40 @@ def fit(
     np.True_
     """
     labels = ProbeLabels(states, reviewed)
+    kernel, plain = decompose(
+        features,
+        labels.shape[0],
+        groups=groups,
+        sample_weight=sample_weight,
+        landmarks=landmarks,
+        width=width,
+        linear=linear,
+        seed=seed,
+        device=device,
+    )
+    return Probe(labels, kernel, plain, step=step, seed=seed)
+
+
+def decompose(
+    features: FeatureRows,
+    rows_of_states: int | None = None,
+    *,
+    groups: npt.ArrayLike | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    landmarks: int = LANDMARKS,
+    width: float = WIDTH,
+    linear: bool = False,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+) -> tuple[Ridge, Ridge | None]:
+    """What a fit needs before a label is seen, the kernel's and the plain one's; it serves any number of fits.
+
+    The arguments are those of :func:`fit`; ``rows_of_states`` is what the features must number, if that is known.
+    """
     features = as_rows(features)
     count = len(features)
-    if count != labels.shape[0]:
-        raise ConfigError(f"There are {count} rows of features and {labels.shape[0]} of states.")
+    if rows_of_states not in (None, count):
+        raise ConfigError(f"There are {count} rows of features and {rows_of_states} of states.")
     if count < 2:
         raise ConfigError(f"The closed form needs at least two images, not {count}.")
     weights = torch.ones(count, dtype=torch.float64)
@@ -95,12 +125,6 @@ def fit(
         row = chosen[int((~torch.isfinite(points)).any(dim=1).nonzero()[0])]
         raise ConfigError(f"The features of row {row} are not finite numbers.")
     rows = own_rows(count)
-    kernel = kernel_basis(choose_kernel(points, width), features, weights, rows)
-    plain = linear_basis(features, weights, rows) if linear else None
-    return Probe(
-        labels,
-        Ridge(kernel, features, weights, units),
-        None if plain is None else Ridge(plain, features, weights, units),
-        step=step,
-        seed=seed,
-    )
+    kernel = Ridge(kernel_basis(choose_kernel(points, width), features, weights, rows), features, weights, units)
+    plain = Ridge(linear_basis(features, weights, rows), features, weights, units) if linear else None
+    return kernel, plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -87,18 +87,19 @@ class Ridge:
         return gather_rows(torch.cat([*parts, solved.new_empty(0, solved.shape[1])]))
 
     def held_out_scores(self, moments: Tensor, targets: Tensor, penalty: float) -> Tensor:
-        """Score of each image (N×K) by the fit to all others: exact, without fitting again.
+        """Score of each image (N×K) by the fit to all others: exact, without fitting again."""
+        return self.left_out(penalty)(self.scores(moments, penalty), targets)
 
-        (f_i − h_i t_i) / (1 − h_i) with the leverage h_i = s_i (1 + Σ_j z_ij² / (e_j + λ)); for a group G that is left
-        out together, (I − H_GG)⁻¹ (f_G − H_GG t_G).
-        """
-        fits, leverage = self.scores(moments, penalty), self.leverage(penalty)[:, None]
-        result = (fits - leverage * targets) / (1 - leverage).clamp_min(1e-6)
-        for members in self._group_rows:
-            part = max(_GROUP_ENTRIES // (members.shape[1] * len(self.basis.eigenvalues)), 1)
-            for some in torch.split(members, part):
-                result[some] = self._group_scores(some, fits[some], targets[some], penalty)
-        return result
+    def left_out(self, penalty: float) -> LeftOut:
+        """What turns fits into scores of images left out: the same for every class and every change of labels."""
+        hats = (self._hat(members, penalty) for sized in self._group_rows for members in self._split(sized))
+        return LeftOut(self.leverage(penalty), hats)
+
+    def target_moments(self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.float32]) -> Tensor:
+        """:meth:`moments` (R+1) of one class whose targets are 0 everywhere but in a few rows."""
+        chosen = torch.from_numpy(rows).to(self.weights.device)
+        weighted = torch.from_numpy(targets).to(self.weights.device) * self.weights[chosen].float()
+        return torch.cat([self._coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
 
     def leverage(self, penalty: float) -> Tensor:
         """h_i of all images, (N,)."""
@@ -109,19 +110,50 @@ class Ridge:
             self._leverages[penalty] = (1 + gather_rows(own)) * self.weights.float()
         return self._leverages[penalty]
 
-    def _group_scores(self, members: Tensor, fits: Tensor, targets: Tensor, penalty: float) -> Tensor:
-        """Of groups of one size, members G×S: G×S×K."""
-        rows = members.flatten()
+    def _coordinates(self, rows: Tensor) -> Tensor:
+        """Coordinates of any rows of the table."""
         if self._cached is not None and len(self._cached) == len(self.weights):
-            found = self._cached[rows]
-        else:  # not held, or in part by other processes
-            found = self.basis.coordinates(self.features[rows.numpy()])
-        coordinates = found.double().reshape(*members.shape, -1)
+            return self._cached[rows]
+        return self.basis.coordinates(self.features[rows.cpu().numpy()])  # not held, or in part by other processes
+
+    def _split(self, members: Tensor) -> tuple[Tensor, ...]:
+        """Groups of one size, as many at a time as their coordinates fit into memory."""
+        return torch.split(members, max(_GROUP_ENTRIES // (members.shape[1] * len(self.basis.eigenvalues)), 1))
+
+    def _hat(self, members: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+        """Groups of one size, members G×S, and how each image's label moves the fits of its group, G×S×S."""
+        coordinates = self._coordinates(members.flatten()).double().reshape(*members.shape, -1)
         hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.mT + 1
-        hat = hat * self.weights[members][:, None, :]
-        eye = torch.eye(members.shape[1], device=hat.device, dtype=hat.dtype)
-        solved: Tensor = torch.linalg.solve(eye - hat, fits - hat @ targets.double())
-        return solved.float()
+        return members, hat * self.weights[members][:, None, :]
+
+
+class LeftOut:
+    """Fits and targets → score of each image by the fit to all others.
+
+    (f_i − h_i t_i) / (1 − h_i) with the leverage h_i = s_i (1 + Σ_j z_ij² / (e_j + λ)); for a group G that is left out
+    together, (I − H_GG)⁻¹ (f_G − H_GG t_G).
+
+    Args:
+        leverage: (N,), from :meth:`Ridge.leverage`.
+        hats: Groups of one size and their part of the hat matrix. They are gone through once, unless it is a list.
+    """
+
+    def __init__(self, leverage: Tensor, hats: Iterable[tuple[Tensor, Tensor]]) -> None:
+        self._leverage, self._hats = leverage, hats
+
+    def hold(self) -> LeftOut:
+        """The same with everything in memory, to be used more than once."""
+        return LeftOut(self._leverage, list(self._hats))
+
+    def __call__(self, fits: Tensor, targets: Tensor) -> Tensor:
+        """Scores N×K of fits and targets N×K."""
+        leverage = self._leverage[:, None]
+        result = (fits - leverage * targets) / (1 - leverage).clamp_min(1e-6)
+        for members, hat in self._hats:
+            eye = torch.eye(hat.shape[1], device=hat.device, dtype=hat.dtype)
+            alone = fits[members] - hat @ targets[members].double()
+            result[members] = torch.linalg.solve(eye - hat, alone).float()
+        return result
 
 
 def _group_rows(groups: npt.NDArray[np.int64] | None) -> list[Tensor]:

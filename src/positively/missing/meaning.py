@@ -1,0 +1,53 @@
+"""What scores of a tag mean that nobody had before the review: answers alone can tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from positively.calibration import Calibration, level_positives, summarize
+from positively.calibration.likelihood import TINY, fit_link, slope_prior, standardize, typical_slope
+from positively.calibration.posterior import SMALLEST_SLOPE, is_learned
+from positively.labels import POSITIVE, UNKNOWN
+from positively.missing.column import Labels
+from positively.probe.probe import LOGIT_BEND
+
+# Of the weak prior of offsets, and of a one-sided bound.
+_OFFSET_PRECISION, _NINE_IN_TEN = 5.0**-2, 1.2816
+
+
+def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibration:
+    """Calibration of one class without a positive known at random.
+
+    No share of the positives is known, so that an unknown label tells nothing; neither do the photos that the class was
+    made from. What remains is a logistic regression on the answers, with the prior that slopes of other tables give.
+
+    Args:
+        scores: (N,) out-of-sample scores.
+        labels: What is known.
+    """
+    states = labels.states[:, None]
+    levelled = level_positives(scores[:, None], states)
+    told = states if labels.examples is None else np.where(labels.examples[:, None], UNKNOWN, states)
+    summary = summarize(levelled, told, told != UNKNOWN, leave_one_out=False)
+    bent, frequency = standardize(summary, LOGIT_BEND), np.full(1, TINY)
+    link = fit_link(summary, bent, frequency, slope_prior(summary, typical_slope(LOGIT_BEND)))
+    slope = np.maximum(link.slope, SMALLEST_SLOPE)
+    logits = slope[:, None] * bent + link.offset[:, None]
+    p = expit(logits)
+    information = ((summary.accepted + summary.rejected) * p * (1 - p)).sum(axis=1) + _OFFSET_PRECISION
+    likely = expit(logits + _NINE_IN_TEN / np.sqrt(information)[:, None])
+    positives = float((labels.states == POSITIVE).sum())
+    return Calibration(
+        slope=slope / summary.scale,
+        offset=link.offset,
+        center=summary.center,
+        width=LOGIT_BEND * summary.scale,
+        label_frequency=frequency,
+        negative_frequency=np.zeros(1),
+        common_label_frequency=TINY,
+        positives=positives + (summary.unknown * p).sum(axis=1),
+        at_most=positives + (summary.unknown * likely).sum(axis=1),
+        learned=is_learned(summary),
+    )
