@@ -65,5 +65,5 @@ def check_export(out: Path, store: Path) -> None:
     """Raise if there is nothing to be exported: before anything is read."""
     if not store.exists():
         raise ConfigError(
-            f"{option('export', str(out))}: there is no review in {store} yet. Leave {option('export')} out to begin one."
+            f"{option('export', str(out))}: there is no review in {store} yet. Begin one without {option('export')}."
         )

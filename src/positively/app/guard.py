@@ -44,7 +44,9 @@ class Guard:
     @property
     def address(self) -> str:
         """What a person opens."""
-        name = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else f"[{self.host}]" if ":" in self.host else self.host
+        name = (
+            "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else f"[{self.host}]" if ":" in self.host else self.host
+        )
         return f"http://{name}:{self.port}/?token={self.token}"
 
     async def __call__(self, request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -165,18 +165,23 @@ def _add_writes(app: FastAPI, session: ReviewSession, export: Callable[[], tuple
     @app.post("/api/answer")
     def answer(given: AnswerRequest) -> dict[str, Any]:
         changed = session.decide(given.pairs, given.state, given.way, given.only_open)
-        return {"changed": changed, "status": views.status(session)}
+        return {"changed": changed, "version": session.version}
 
     @app.post("/api/undo")
     def undo() -> dict[str, Any]:
         undone = session.undo()
         what, pairs = undone if undone is not None else (None, [])
-        return {"what": what, "pairs": pairs, "status": views.status(session)}
+        return {"what": what, "pairs": pairs, "version": session.version}
 
     @app.post("/api/tag")
     def add_tag(given: TagRequest) -> dict[str, Any]:
         name = session.add_tag(given.name, given.rows)
-        return {"name": name, "status": views.status(session)}
+        return {"name": name, "version": session.version}
+
+    @app.post("/api/audit")
+    def start_audit() -> dict[str, Any]:
+        session.start_audit()
+        return {"version": session.version}
 
     @app.post("/api/export")
     def write() -> dict[str, Any]:

@@ -7,13 +7,16 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from positively.app.browsing import diverse_order
 from positively.app.renewal import Renewal
 from positively.app.store import DecisionStore
 from positively.app.tally import Tally
 from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.missing.review import AuditDesign, ReviewModel
+from positively.missing.audit import AuditDesign
+from positively.missing.review import ReviewModel
 
 Pair = tuple[int, str]
 """Row of a photo, and a tag."""
@@ -29,23 +32,14 @@ class ReviewSession:
         self.table, self.store, self.tally = table, store, Tally()
         self._lock = RLock()
         self.row_of = {image: row for row, image in enumerate(table.images)}
-        stored = store.arrays("audit")
-        names = [*table.images, "", *table.classes]
-        is_same = stored and [*stored.pop("names").tolist()] == names
-        self.model = ReviewModel(
-            features,
-            table.states(),
-            list(table.classes),
-            groups=table.contents(),
-            audit=AuditDesign.from_arrays(stored) if is_same else None,
-            seed=seed,
-        )
-        if not is_same:  # the draws are of these photos and tags: others need draws of their own
-            store.save_arrays("audit", {**self.model.audit.to_arrays(), "names": np.array(names, dtype=str)})
+        self._features = features
+        self._diverse: npt.NDArray[np.int64] | None = None
+        self.model = ReviewModel(features, table.states(), list(table.classes), groups=table.contents(), seed=seed)
         self.version = 0
         for action in store.actions():
             self.tally.add(action)
         self._replay()
+        self._restore_audit()
         self.renewal = Renewal(self.model.renew, self._changed)
 
     def close(self) -> None:
@@ -65,6 +59,29 @@ class ReviewSession:
             if tag not in self.model.classes and rows:
                 self.model.add_class(tag, rows)
         self._tell({pair: state for pair, state in decided.items() if pair[1] in self.model.classes})
+
+    def _restore_audit(self) -> None:
+        """Go on with the draws of an earlier session; for other photos or tags they are drawn anew."""
+        stored = self.store.arrays("audit")
+        names = stored.pop("names", np.zeros(0, dtype=str)).tolist()
+        if stored and names == self._names(len(stored["missing"])):
+            self.model.audit = AuditDesign.from_arrays(stored)
+        else:
+            self._store_audit()
+
+    def start_audit(self) -> None:
+        """Draw the pairs of the check anew, from what is open now."""
+        with self._lock:
+            self.model.start_audit()
+            self._store_audit()
+
+    def _store_audit(self) -> None:
+        arrays = self.model.audit.to_arrays()
+        self.store.save_arrays("audit", {**arrays, "names": np.array(self._names(len(arrays["missing"])), dtype=str)})
+
+    def _names(self, classes: int) -> list[str]:
+        """What rows and columns of an audit stand for."""
+        return [*self.model.classes[:classes], "", *self.table.images]
 
     def _tell(self, states: dict[Pair, int]) -> None:
         if states:
@@ -122,6 +139,8 @@ class ReviewSession:
             pairs = [(self.row_of[image], tag) for image, tag, _ in action.decisions if image in self.row_of]
             if action.new_tag is not None and action.new_tag in self.model.classes[len(self.table.classes) :]:
                 self.model.remove_class(action.new_tag)
+                if len(self.model.audit.missing) > len(self.model.classes):
+                    self.start_audit()
             states = {pair: self.tally.state(self.table.images[pair[0]], pair[1]) or 0 for pair in pairs}
             self._tell({pair: state for pair, state in states.items() if pair[1] in self.model.classes})
         self.renewal.add(len(pairs))
@@ -130,8 +149,8 @@ class ReviewSession:
         about = f"the new tag {action.new_tag}" if action.new_tag else f"{', '.join(tags[:3])}, {what}"
         return about, pairs
 
-    def add_tag(self, name: str, rows: Sequence[int]) -> None:
-        """Add a tag that nobody had, from a few photos that carry it."""
+    def add_tag(self, name: str, rows: Sequence[int]) -> str:
+        """Add a tag that nobody had, from a few photos that carry it; returns its name, tidied."""
         name = " ".join(name.split())
         if not name or any(mark in name for mark in ";|"):
             raise ConfigError("A tag has a name, without ; and | in it, which separate tags in tables.")
@@ -147,6 +166,16 @@ class ReviewSession:
             self.model.add_class(name, chosen)
             self._changed()
         self.renewal.add(len(chosen))
+        return name
+
+    def browse(self, order: str) -> npt.NDArray[np.int64]:
+        """All photos in the table's order, or so that each looks unlike those before it."""
+        if order == "table":
+            return np.arange(len(self.table))
+        with self._lock:
+            if self._diverse is None:
+                self._diverse = diverse_order(self._features, len(self.table))
+        return self._diverse
 
     def column(self, tag: str) -> int:
         """Number of a tag in the model."""

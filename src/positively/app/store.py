@@ -1,8 +1,8 @@
 """Decisions of a review in one SQLite file: each is on disk before it is shown as made, and none is ever deleted.
 
 The file belongs to one process at a time, by SQLite's own lock, which the system gives back however the process ends.
-Every commit is synced to the disk (``synchronous=FULL``): it costs a few milliseconds at the pace of a hand, and a power
-cut costs nothing.
+Every commit is synced to the disk (``synchronous=FULL``): a few milliseconds are nothing at the pace of a hand, and a
+power cut costs no decision.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ class DecisionStore:
             for number, *pair in self._file.execute("SELECT action, image, tag, state FROM decisions"):
                 pairs.setdefault(number, []).append((pair[0], pair[1], pair[2]))
             columns = "SELECT id, time, session, way, new_tag FROM actions WHERE undone IS NULL ORDER BY id"
-            return [Action(*row, decisions=tuple(pairs.get(row[0], ()))) for row in self._file.execute(columns)]
+            return [
+                Action(number, when, session, way, new_tag, tuple(pairs.get(number, ())))
+                for number, when, session, way, new_tag in self._file.execute(columns)
+            ]
 
     def save_arrays(self, group: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Put named arrays into the file, in place of those of the same group."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from positively.app.store import Action
 
 SUGGESTED = frozenset({"likeliest", "photo"})
-"""Ways of asking that suggest a tag; the others ask to learn or to check, and say nothing of how good suggestions are."""
+"""Ways of asking that suggest a tag; the others ask to learn or to check, and tell nothing of suggestions."""
 
 _PAUSE_SECONDS = 60.0
 

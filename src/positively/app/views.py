@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from positively.app.session import Pair, ReviewSession
-from positively.missing.review import Way
+from positively.missing.asking import Way
 
 CANDIDATES = 12
 """Tags that are offered for one photo."""
@@ -64,20 +64,36 @@ def promising(session: ReviewSession, count: int, exclude: Collection[int] = ())
 
 def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pair] = ()) -> list[dict[str, Any]]:
     """What is to be asked next, by one of the model's ways; what was left open is not asked again."""
-    classes = list(session.model.classes)
+    if way == "audit":
+        _renew_audit(session)
+    classes, shown = list(session.model.classes), set(exclude)
     column = {name: number for number, name in enumerate(classes)}
     states = session.tally.states().items()
-    left_open = [(session.row_of[image], tag) for (image, tag), state in states if not state and image in session.row_of]
-    skip = frozenset((row, column[tag]) for row, tag in [*left_open, *exclude] if tag in column)
-    return [
+    left_open = [
+        (session.row_of[image], tag) for (image, tag), state in states if not state and image in session.row_of
+    ]
+    skip = frozenset((row, column[tag]) for row, tag in left_open if tag in column)
+    # Those on the screen are no skipped ones: the audit has to tell the two apart.
+    asked = session.model.ask(way, count + len(shown), skip=skip)
+    items = [
         {
             "row": question.row,
             "name": session.table.images[question.row],
             "tag": classes[question.column],
             "probability": _rounded(question.probability),
         }
-        for question in session.model.ask(way, count, skip=skip)
+        for question in asked
     ]
+    return [item for item in items if (item["row"], item["tag"]) not in shown][:count]
+
+
+def _renew_audit(session: ReviewSession) -> None:
+    """Draw anew where the draws are used up, or none is answered yet and they lack tags that came since."""
+    model = session.model
+    is_behind = len(model.audit.missing) < len(model.classes)
+    is_begun = any(action.way == "audit" for action in session.tally.actions)
+    if (is_behind and not is_begun) or not model.ask("audit", 1):
+        session.start_audit()
 
 
 def status(session: ReviewSession) -> dict[str, Any]:
@@ -116,6 +132,7 @@ def status(session: ReviewSession) -> dict[str, Any]:
             "high": _rounded(estimate.high),
             "answers": estimate.answers,
         },
+        "unchecked": max(len(model.classes) - len(model.audit.missing), 0),
         "advice": model.advice(),
         "can_undo": bool(tally.actions),
     }
