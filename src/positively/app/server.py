@@ -63,7 +63,7 @@ class AnswerRequest(BaseModel):
 
     pairs: Annotated[list[tuple[Row, str]], Field(min_length=1, max_length=1000)]
     state: Literal[1, 0, -1]
-    way: Literal["likeliest", "photo", "teaching", "audit"]
+    way: Literal["likeliest", "photo", "teaching", "audit", "hand"]
     only_open: bool = False
 
 

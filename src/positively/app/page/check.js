@@ -1,0 +1,116 @@
+// One question at a time. Random checks have known odds, so that what they find is an honest count.
+
+import { $, count, figure, h, key, picture, plural, toast } from "./dom.js";
+import { answer, ask, review, startAudit } from "./review.js";
+
+const WAYS = {
+  audit: ["Random check", "Drawn at random, with known odds: an honest count of what is still missing."],
+  teaching: ["Most useful", "What the model is least sure of: each answer teaches it most."],
+  likeliest: ["Likeliest", "What is most probably missing, whatever the tag."],
+};
+
+let way = "audit";
+let queue = [];
+let last = null;
+
+async function fill() {
+  const asked = { way, count: 4, exclude: queue.map((item) => [item.row, item.tag]) };
+  const told = await ask("/api/questions", asked);
+  if (told === null) return;
+  const here = new Set(queue.map((item) => `${item.row} ${item.tag}`));
+  queue.push(...told.items.filter((item) => !here.has(`${item.row} ${item.tag}`)));
+  for (const item of queue.slice(1)) picture(item, "photo");
+}
+
+async function decide(state) {
+  const item = queue.shift();
+  if (!item) return;
+  last = { ...item, state };
+  paint();
+  const told = await answer([[item.row, item.tag]], state, way);
+  if (told === null) {
+    queue.unshift(item);
+    last = null;
+  }
+  // What teaches most changes with every answer; draws do not.
+  if (way !== "audit") queue = queue.slice(0, 1);
+  if (queue.length < 3) await fill();
+  paint();
+}
+
+function estimate() {
+  const { estimate: found, tags, unchecked } = review.status;
+  const model = tags.reduce((sum, tag) => sum + (tag.learned ? tag.missing : 0), 0);
+  const lines = found
+    ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
+    : [h("strong", {}, `About ${count(model)} tags still missing, the model thinks`), h("span", {}, "Some thirty random checks tell how far it can be believed.")];
+  if (unchecked) lines.push(h("button", { onclick: restart }, `Draw anew, with ${plural(unchecked, "new tag")}`));
+  return h("div", { class: "estimate" }, ...lines);
+}
+
+async function restart() {
+  await startAudit();
+  queue = [];
+  await fill();
+  paint();
+  toast("A new random check begins, over all tags.");
+}
+
+function paint() {
+  if (document.body.dataset.view !== "check") return;
+  const item = queue[0];
+  $("title").textContent = "Check";
+  $("subtitle").textContent = WAYS[way][1];
+  const ways = Object.entries(WAYS).map(([name, [label]]) =>
+    h("button", { class: "segment", "aria-pressed": String(name === way), onclick: () => choose(name) }, label),
+  );
+  const wordOf = (state) => (state > 0 ? "yes" : state < 0 ? "no" : "skipped");
+  $("main").replaceChildren(
+    h(
+      "div",
+      { class: "check" },
+      h("div", { class: "segments", role: "group", "aria-label": "Way of asking" }, ...ways),
+      item
+        ? figure(item)
+        : h("p", { class: "empty" }, "Nothing is left to ask this way."),
+      item && h("p", { class: "question", "aria-live": "polite" }, "Does it carry ", h("strong", {}, item.tag), "?"),
+      h("div", { class: "below" }, estimate(), last && h("p", { class: "soft" }, `Last: ${last.tag}, ${wordOf(last.state)}`)),
+    ),
+  );
+  $("bar").replaceChildren(
+    ...(item
+      ? [
+          h("button", { class: "yes large", onclick: () => decide(1) }, "✓ Yes", key("y")),
+          h("button", { class: "no large", onclick: () => decide(-1) }, "✕ No", key("n")),
+          h("button", { class: "large", onclick: () => decide(0) }, "Skip", key("s")),
+        ]
+      : []),
+  );
+}
+
+async function choose(name) {
+  way = name;
+  queue = [];
+  await fill();
+  paint();
+}
+
+export const check = {
+  async enter() {
+    if (!queue.length) await fill();
+    paint();
+  },
+  title: () => paint(),
+  async refresh() {
+    queue = [];
+    await fill();
+    paint();
+  },
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    const state = { y: 1, a: 1, n: -1, r: -1, s: 0, ArrowRight: 0 }[event.key];
+    if (state === undefined) return false;
+    decide(state);
+    return true;
+  },
+};

@@ -1,0 +1,89 @@
+// What the page knows of the review, and the only place that talks to the server.
+
+import { toast } from "./dom.js";
+
+export const review = { status: { tags: [] }, listeners: [] };
+
+async function send(path, body) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method: body === undefined ? "GET" : "POST",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Error("The review is not running any more. Start it again; everything up to here is stored.");
+  }
+  if (response.ok) return response.json();
+  const text = await response.text();
+  let told = text;
+  try {
+    const parsed = JSON.parse(text);
+    told = parsed.error ?? "That could not be understood.";
+  } catch {
+    // plain text, as the guard answers
+  }
+  throw new Error(told);
+}
+
+/** Ask the server; an error becomes a note, and null. */
+export async function ask(path, body) {
+  try {
+    return await send(path, body);
+  } catch (error) {
+    toast(error.message, true);
+    return null;
+  }
+}
+
+let refreshing = 0;
+let version = -1;
+
+/** Counts and advice anew, soon: several answers in a row share one request. */
+export function refreshSoon() {
+  clearTimeout(refreshing);
+  refreshing = setTimeout(refresh, 120);
+}
+
+export async function refresh() {
+  clearTimeout(refreshing);
+  const status = await ask("/api/status");
+  if (status === null) return;
+  review.status = status;
+  version = Math.max(version, status.version);
+  document.documentElement.dataset.run = status.run;
+  for (const listener of review.listeners) listener();
+}
+
+async function tell(path, body) {
+  const told = await ask(path, body);
+  if (told !== null) version = Math.max(version, told.version);
+  refreshSoon();
+  return told;
+}
+
+export const answer = (pairs, state, way, onlyOpen = false) =>
+  tell("/api/answer", { pairs, state, way, only_open: onlyOpen });
+export const undo = () => tell("/api/undo", {});
+export const addTag = (name, rows) => tell("/api/tag", { name, rows });
+export const startAudit = () => tell("/api/audit", {});
+
+/** Call back when another tab, or the background, has changed something. */
+export function watch(changed) {
+  setInterval(async () => {
+    if (document.hidden) return;
+    try {
+      const now = await send("/api/version");
+      if (now.version > version) {
+        version = now.version;
+        await refresh();
+        changed();
+      }
+    } catch {
+      // the next answer tells it
+    }
+  }, 2500);
+}
+
+export const tagOf = (name) => review.status.tags.find((tag) => tag.name === name);
