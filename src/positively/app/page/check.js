@@ -1,6 +1,6 @@
 // One question at a time. Random checks have known odds, so that what they find is an honest count.
 
-import { $, count, figure, h, key, picture, plural, toast } from "./dom.js";
+import { $, count, figure, fill, h, key, picture, plural, toast } from "./dom.js";
 import { answer, ask, review, startAudit } from "./review.js";
 
 const WAYS = {
@@ -13,7 +13,7 @@ let way = "audit";
 let queue = [];
 let last = null;
 
-async function fill() {
+async function more() {
   const asked = { way, count: 4, exclude: queue.map((item) => [item.row, item.tag]) };
   const told = await ask("/api/questions", asked);
   if (told === null) return;
@@ -34,13 +34,13 @@ async function decide(state) {
   }
   // What teaches most changes with every answer; draws do not.
   if (way !== "audit") queue = queue.slice(0, 1);
-  if (queue.length < 3) await fill();
+  if (queue.length < 3) await more();
   paint();
 }
 
 function estimate() {
   const { estimate: found, tags, unchecked } = review.status;
-  const model = tags.reduce((sum, tag) => sum + (tag.learned ? tag.missing : 0), 0);
+  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
   const lines = found
     ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
     : [h("strong", {}, `About ${count(model)} tags still missing, the model thinks`), h("span", {}, "Some thirty random checks tell how far it can be believed.")];
@@ -51,7 +51,7 @@ function estimate() {
 async function restart() {
   await startAudit();
   queue = [];
-  await fill();
+  await more();
   paint();
   toast("A new random check begins, over all tags.");
 }
@@ -65,20 +65,18 @@ function paint() {
     h("button", { class: "segment", "aria-pressed": String(name === way), onclick: () => choose(name) }, label),
   );
   const wordOf = (state) => (state > 0 ? "yes" : state < 0 ? "no" : "skipped");
-  $("main").replaceChildren(
-    h(
+  fill($("main"), h(
       "div",
       { class: "check" },
       h("div", { class: "segments", role: "group", "aria-label": "Way of asking" }, ...ways),
       item
         ? figure(item)
         : h("p", { class: "empty" }, "Nothing is left to ask this way."),
-      item && h("p", { class: "question", "aria-live": "polite" }, "Does it carry ", h("strong", {}, item.tag), "?"),
+      item && h("p", { class: "question", "aria-live": "polite" }, "Does ", h("strong", {}, item.tag), " belong here?"),
       h("div", { class: "below" }, estimate(), last && h("p", { class: "soft" }, `Last: ${last.tag}, ${wordOf(last.state)}`)),
     ),
   );
-  $("bar").replaceChildren(
-    ...(item
+  fill($("bar"), ...(item
       ? [
           h("button", { class: "yes large", onclick: () => decide(1) }, "✓ Yes", key("y")),
           h("button", { class: "no large", onclick: () => decide(-1) }, "✕ No", key("n")),
@@ -91,19 +89,19 @@ function paint() {
 async function choose(name) {
   way = name;
   queue = [];
-  await fill();
+  await more();
   paint();
 }
 
 export const check = {
   async enter() {
-    if (!queue.length) await fill();
+    if (!queue.length) await more();
     paint();
   },
   title: () => paint(),
   async refresh() {
     queue = [];
-    await fill();
+    await more();
     paint();
   },
   key(event) {

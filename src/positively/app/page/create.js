@@ -1,6 +1,6 @@
 // A tag that nobody had: a few photos that carry it, and a name.
 
-import { $, h, key, plural } from "./dom.js";
+import { $, fill, h, key, plural } from "./dom.js";
 import { addTag, ask, refresh, review } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -23,7 +23,7 @@ async function show(begin) {
   if (told === null) return;
   const chosen = new Map(picked);
   const items = fitting(told.items, tiles.element);
-  tiles.show(items);
+  tiles.show(items, items.length < told.items.length);
   picked = chosen;
   items.forEach((item, place) => picked.has(item.row) && tiles.selected.add(place));
   tiles.paint();
@@ -46,8 +46,7 @@ function paintBar() {
   if (document.body.dataset.view !== "create") return;
   const focused = document.activeElement?.id;
   const input = h("input", { id: "tag-name", value: name, placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: (event) => typed(event.target.value) });
-  $("bar").replaceChildren(
-    h("p", { class: "told" }, picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos"),
+  fill($("bar"), h("p", { class: "told" }, picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos"),
     h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, h("button", { id: "find", class: "primary", disabled: !picked.size || !name.trim() }, "Find it in all others", key("⏎"))),
     h("span", { class: "gap" }),
     h("button", { onclick: shuffle, "aria-pressed": String(order === "diverse") }, order === "diverse" ? "Varied" : "In order"),
@@ -81,7 +80,7 @@ async function create(event) {
 
 export const create_ = {
   async enter() {
-    $("main").replaceChildren(tiles.element);
+    fill($("main"), tiles.element);
     this.title();
     await show(begins.at(-1));
   },

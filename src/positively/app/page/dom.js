@@ -12,14 +12,25 @@ export function h(name, properties = {}, ...children) {
     else if (key === "class") element.className = value;
     else element[key] = value;
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  fill(element, ...children);
   return element;
+}
+
+/** Put children into an element in place of what is there; what is false or null is left out. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.filter((child) => child !== null && child !== undefined && child !== false));
 }
 
 export const count = (value) => Math.round(value).toLocaleString("en");
 export const percent = (value) => `${Math.round(100 * value)} %`;
 export const plural = (number, what) => `${count(number)} ${what}${Math.round(number) === 1 ? "" : "s"}`;
 export const key = (text) => h("kbd", { "aria-hidden": "true" }, text);
+
+/** A label that is shorter on a phone; screen readers hear the long one. */
+export const label = (long, short) => [
+  h("span", { class: "long" }, long),
+  h("span", { class: "short", "aria-hidden": "true" }, short),
+];
 
 /** "about 31", "almost none": what an expected number means. */
 export const about = (value) => (value < 0.5 ? "hardly any" : `about ${count(value)}`);

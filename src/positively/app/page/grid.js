@@ -1,6 +1,6 @@
 // Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
 
-import { $, about, h, key, percent, plural, toast } from "./dom.js";
+import { $, about, fill, h, key, label, percent, plural, toast } from "./dom.js";
 import { answer, ask, review, tagOf } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -44,13 +44,14 @@ async function show(number) {
   isWaiting = false;
   if (told === null) return;
   const items = known ? told.items : fitting(told.items, tiles.element);
+  const isFull = items.length < told.items.length || (known && number < pages.length - 1);
   if (!items.length && number > 0) {
     toast("That was the last photo of this tag.");
     return;
   }
   page = number;
   pages[number] = items.map((item) => item.row);
-  tiles.show(items);
+  tiles.show(items, isFull);
   if (document.activeElement === document.body || $("frame").contains(document.activeElement)) tiles.focus(0);
   paintBar();
 }
@@ -58,7 +59,7 @@ async function show(number) {
 function paintBar() {
   if (!$("bar") || document.body.dataset.view !== "grid") return;
   if (!tiles.items.length) {
-    $("bar").replaceChildren();
+    fill($("bar"));
     return;
   }
   const left = open().length;
@@ -71,15 +72,14 @@ function paintBar() {
       ? `${plural(left, "photo")} open`
       : `Page done: ${accepted} yes, ${rejected} no`;
   const isDone = !left && !selected;
-  $("bar").replaceChildren(
-    h("p", { class: "told" }, told),
+  fill($("bar"), h("p", { class: "told" }, told),
     !isDone && h("button", { class: "yes", onclick: () => decide(tiles.chosen, 1) }, "✓ Accept", key("a")),
     !isDone && h("button", { class: "no", onclick: () => decide(tiles.chosen, -1) }, "✕ Reject", key("r")),
     !isDone && h("span", { class: "gap" }),
-    !isDone && h("button", { class: "rest", disabled: !left, onclick: () => rest(1) }, "Accept the rest", key("⇧A")),
-    !isDone && h("button", { class: "rest", disabled: !left, onclick: () => rest(-1) }, "Reject the rest", key("⇧R")),
+    !isDone && h("button", { class: "rest", disabled: !left, "aria-label": "Accept the rest", onclick: () => rest(1) }, ...label("Accept the rest", "✓ rest"), key("⇧A")),
+    !isDone && h("button", { class: "rest", disabled: !left, "aria-label": "Reject the rest", onclick: () => rest(-1) }, ...label("Reject the rest", "✕ rest"), key("⇧R")),
     page > 0 && h("button", { class: "icon", "aria-label": "Previous page", onclick: () => show(page - 1) }, "‹"),
-    h("button", { class: isDone ? "primary" : "", onclick: () => show(page + 1) }, "Next page ›", isDone && key("⏎")),
+    h("button", { class: isDone ? "primary" : "", onclick: () => show(page + 1) }, ...(isDone ? ["Next page ›", key("⏎")] : label("Next page ›", "Next ›"))),
   );
 }
 
@@ -98,7 +98,7 @@ export const grid = {
   tag: () => tag,
 
   async enter(name) {
-    $("main").replaceChildren(tiles.element);
+    fill($("main"), tiles.element);
     const wanted = name && tagOf(name) ? name : tag && tagOf(tag) ? tag : review.status.tags[0]?.name;
     if (!wanted) {
       location.hash = "#create";
@@ -111,7 +111,7 @@ export const grid = {
       this.title();
       await show(0);
       if (!tiles.items.length) {
-        $("main").replaceChildren(h("p", { class: "empty" }, `Nothing is open for “${tag}”: every photo is answered.`));
+        fill($("main"), h("p", { class: "empty" }, `Nothing is open for “${tag}”: every photo is answered.`));
       }
     } else {
       await refresh();

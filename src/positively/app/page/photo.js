@@ -1,6 +1,6 @@
 // One photo, large, with the tags it probably lacks.
 
-import { $, figure, h, key, percent, picture } from "./dom.js";
+import { $, about, figure, fill, h, key, percent, picture } from "./dom.js";
 import { answer, ask, review } from "./review.js";
 
 let shown = null;
@@ -12,8 +12,8 @@ async function open(row) {
   const told = await ask("/api/photo", row === undefined ? { exclude: rows } : { row });
   if (told === null) return;
   if (told.photo === null) {
-    $("main").replaceChildren(h("p", { class: "empty" }, "That was the last photo."));
-    $("bar").replaceChildren();
+    fill($("main"), h("p", { class: "empty" }, "That was the last photo."));
+    fill($("bar"));
     return;
   }
   if (!rows.includes(told.photo.row)) rows.push(told.photo.row);
@@ -54,8 +54,8 @@ function candidateRow(candidate, number) {
     );
   return h(
     "li",
-    { class: `${state} ${number === current ? "current" : ""}`, onpointerenter: null },
-    number < 9 ? key(String(number + 1)) : h("span"),
+    { class: `${state} ${number === current ? "current" : ""}` },
+    number < 9 ? key(String(number + 1)) : h("span", { class: "no-key" }),
     h("span", { class: "name" }, candidate.tag, bar),
     h("span", { class: "soft" }, percent(candidate.probability)),
     small("yes", "Accept", "✓", 1),
@@ -66,7 +66,8 @@ function candidateRow(candidate, number) {
 function paint() {
   if (!shown || document.body.dataset.view !== "photo") return;
   $("title").textContent = shown.name.split("/").pop();
-  $("subtitle").textContent = `${shown.known.length ? "Has " + shown.known.join(", ") : "No tag on record"}`;
+  const expected = shown.candidates.reduce((sum, candidate) => sum + (candidate.state ? 0 : candidate.probability), 0);
+  $("subtitle").textContent = `${about(expected)} of these tags missing`;
   const decided = Object.entries(shown.decided);
   const chips = [
     ...shown.known.map((tag) => h("li", { class: "chip" }, tag)),
@@ -76,8 +77,7 @@ function paint() {
   const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off" });
   input.setAttribute("list", "all-tags");
   const focused = document.activeElement?.id === "other-tag";
-  $("main").replaceChildren(
-    h(
+  fill($("main"), h(
       "div",
       { class: "photo" },
       figure(shown),
@@ -92,8 +92,7 @@ function paint() {
     ),
   );
   if (focused) $("other-tag").focus();
-  $("bar").replaceChildren(
-    h("p", { class: "told" }, left().length ? `${left().length} open` : "Photo done"),
+  fill($("bar"), h("p", { class: "told" }, left().length ? `${left().length} open` : "Photo done"),
     h("button", { class: "rest", disabled: !left().length, onclick: () => decide(left(), -1) }, "None of the rest", key("⇧R")),
     h("span", { class: "gap" }),
     place > 0 && h("button", { class: "icon", "aria-label": "Previous photo", onclick: back }, "‹"),

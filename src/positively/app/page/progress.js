@@ -1,7 +1,8 @@
 // Where the review stands, in numbers: all of it, and tag by tag.
 
-import { $, count, h, percent, plural } from "./dom.js";
-import { review } from "./review.js";
+import { $, count, fill, h, percent, plural } from "./dom.js";
+import { review, tagOf } from "./review.js";
+import { orderedTags } from "./side.js";
 
 const ROWS = 300;
 
@@ -12,12 +13,12 @@ function paint() {
   const { session, estimate, tags } = status;
   const judged = tags.reduce((sum, tag) => sum + tag.judged, 0);
   const right = tags.reduce((sum, tag) => sum + tag.right, 0);
-  const model = tags.reduce((sum, tag) => sum + (tag.learned ? tag.missing : 0), 0);
+  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
   $("title").textContent = "Progress";
   $("subtitle").textContent = status.advice;
-  $("bar").replaceChildren();
+  fill($("bar"));
   const head = ["Tag", "Known", "Gained", "Rejected", "Right so far", "Probably missing"];
-  const body = tags.slice(0, ROWS).map((tag) =>
+  const body = orderedTags().slice(0, ROWS).map(tagOf).map((tag) =>
     h(
       "tr",
       {},
@@ -25,15 +26,14 @@ function paint() {
       ...[count(tag.known), tag.gained ? `+${count(tag.gained)}` : "–", tag.rejected ? count(tag.rejected) : "–", tag.judged ? `${percent(tag.right / tag.judged)} of ${tag.judged}` : "–", tag.learned ? count(tag.missing) : "too few photos"].map((text) => h("td", {}, text)),
     ),
   );
-  $("main").replaceChildren(
-    h(
+  fill($("main"), h(
       "div",
       { class: "progress" },
       h(
         "div",
         { class: "cards" },
         card(`+${count(status.gained)}`, "tags gained", session.gained ? `${count(session.gained)} in this session` : null),
-        card(count(session.an_hour), "tags gained an hour", `${count(session.minutes)} minutes at it`),
+        card(count(session.an_hour), "tags gained an hour", session.minutes < 1 ? "under a minute at it" : `${plural(session.minutes, "minute")} at it`),
         card(judged ? percent(right / judged) : "–", "of suggestions right", judged ? `${count(right)} of ${count(judged)}` : "none judged yet"),
         estimate
           ? card(`≈ ${count(estimate.missing)}`, "tags still missing", `${count(estimate.low)} to ${count(estimate.high)}, by ${plural(estimate.answers, "random check")}`)

@@ -1,6 +1,6 @@
 // The list of tags with their counts, and a few numbers beneath it.
 
-import { $, count, h, plural } from "./dom.js";
+import { $, count, fill, h, plural } from "./dom.js";
 import { review } from "./review.js";
 
 const SHOWN = 200;
@@ -28,8 +28,7 @@ export function paintSide(tag = current) {
   const byName = new Map(review.status.tags.map((one) => [one.name, one]));
   const names = found();
   $("source").textContent = `${review.status.source} · ${plural(review.status.photos, "photo")}`;
-  $("tags").replaceChildren(
-    ...names.slice(0, SHOWN).map((name) => row(byName.get(name), name === tag)),
+  fill($("tags"), ...names.slice(0, SHOWN).map((name) => row(byName.get(name), name === tag)),
     ...(names.length > SHOWN ? [h("li", { class: "soft more" }, `${count(names.length - SHOWN)} more; search for them`)] : []),
     ...(names.length ? [] : [h("li", { class: "soft more" }, review.status.tags.length ? "No such tag" : "No tag yet")]),
   );
@@ -62,12 +61,11 @@ function row(tag, isCurrent) {
 
 function paintSummary() {
   const { gained, session, estimate, tags, advice } = review.status;
-  const model = tags.reduce((sum, tag) => sum + (tag.learned ? tag.missing : 0), 0);
+  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
   const left = estimate ? `≈ ${count(estimate.missing)}` : `≈ ${count(model)}`;
   const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : "by the model";
-  const fact = (value, label, more) => h("div", {}, h("strong", {}, value), h("span", {}, label), h("span", { class: "soft" }, more));
-  $("summary").replaceChildren(
-    h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.gained ? `${count(session.an_hour)} an hour` : "so far"), fact(left, "missing", range)),
+  const fact = (value, label, more) => h("p", {}, h("strong", {}, value), h("span", {}, label), h("span", { class: "soft" }, more));
+  fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.gained ? `${count(session.an_hour)} an hour` : "so far"), fact(left, "missing", range)),
     h("p", { class: "soft" }, advice),
   );
 }

@@ -15,7 +15,7 @@ export function resize(by) {
 }
 
 const shape = (item) => Math.min(Math.max(item.aspect, 0.5), 2.4);
-const rowHeight = (width) => Math.min(HEIGHTS[level()], width / 2.2);
+const rowHeight = (width) => Math.min(HEIGHTS[level()], width / 3.2);
 
 /** How many photos to ask for, so that a page is full and nothing has to be scrolled. */
 export function guess(place) {
@@ -26,7 +26,7 @@ export function guess(place) {
 
 /** As many of the items as fill whole rows of the place. */
 export function fitting(items, place) {
-  const { clientWidth: width, clientHeight: height } = place;
+  const { clientWidth: width, clientHeight: height } = place.parentElement;
   const tall = rowHeight(width);
   let used = 0;
   let taken = 0;
@@ -68,13 +68,15 @@ export class Tiles {
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.sweep = null));
   }
 
-  show(items) {
+  /** Put photos into their rows; the last row is filled too where more follow on another page. */
+  show(items, isFull = false) {
     this.items = items;
     this.selected.clear();
     this.current = 0;
     this.anchor = 0;
     this.element.style.setProperty("--tall", `${rowHeight(this.element.parentElement.clientWidth)}px`);
-    this.element.replaceChildren(...items.map((item, place) => this.#tile(item, place)), h("li", { class: "filler", role: "presentation" }));
+    this.element.replaceChildren(...items.map((item, place) => this.#tile(item, place)));
+    this.element.classList.toggle("full", isFull);
     this.paint();
   }
 

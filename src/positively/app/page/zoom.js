@@ -1,6 +1,6 @@
 // One photo over everything else, as large as the screen, with the question about it.
 
-import { $, h, key, percent, picture } from "./dom.js";
+import { $, fill, h, key, percent, picture } from "./dom.js";
 import { undoLast } from "./main.js";
 
 let shown = null;
@@ -10,6 +10,7 @@ export function openZoom(item, tag, tiles, decide) {
   shown = { item, tag, tiles, decide };
   paint();
   if (!$("zoom").open) $("zoom").showModal();
+  $("zoom").focus();
 }
 
 function paint() {
@@ -20,8 +21,7 @@ function paint() {
     : h("p", { class: "question soft" }, item.name);
   const act = (value) => decide && move(() => decide([item], value));
   $("zoom").className = state;
-  $("zoom").replaceChildren(
-    picture(item, "photo", { alt: item.name }),
+  fill($("zoom"), picture(item, "photo", { alt: item.name }),
     h(
       "div",
       { class: "zoom-bar" },
