@@ -26,15 +26,21 @@ class ReviewSession:
     """What the page asks for and tells; any thread may call any method.
 
     Whatever is decided goes to the store first and to the model then, in one order for both.
+
+    Args:
+        table: What is reviewed.
+        features: N×D features of its photos.
+        store: Decisions, those of earlier sessions included.
+        model: More for :class:`ReviewModel`, such as its seed.
     """
 
-    def __init__(self, table: LabelTable, features: Any, store: DecisionStore, seed: int = 0) -> None:
+    def __init__(self, table: LabelTable, features: Any, store: DecisionStore, **model: Any) -> None:
         self.table, self.store, self.tally = table, store, Tally()
-        self._lock = RLock()
+        self.lock = RLock()
         self.row_of = {image: row for row, image in enumerate(table.images)}
         self._features = features
         self._diverse: npt.NDArray[np.int64] | None = None
-        self.model = ReviewModel(features, table.states(), list(table.classes), groups=table.contents(), seed=seed)
+        self.model = ReviewModel(features, table.states(), list(table.classes), groups=table.contents(), **model)
         self.version = 0
         for action in store.actions():
             self.tally.add(action)
@@ -71,7 +77,7 @@ class ReviewSession:
 
     def start_audit(self) -> None:
         """Draw the pairs of the check anew, from what is open now."""
-        with self._lock:
+        with self.lock:
             self.model.start_audit()
             self._store_audit()
 
@@ -92,7 +98,7 @@ class ReviewSession:
         self._changed()
 
     def _changed(self) -> None:
-        with self._lock:
+        with self.lock:
             self.version += 1
 
     def decide(self, pairs: Iterable[Pair], state: int, way: str, only_open: bool = False) -> list[Pair]:
@@ -107,7 +113,7 @@ class ReviewSession:
         Returns:
             The pairs that changed.
         """
-        with self._lock:
+        with self.lock:
             changed = {pair: state for pair in pairs if self._is_news(pair, state, only_open)}
             if not changed:
                 return []
@@ -131,7 +137,7 @@ class ReviewSession:
         Returns:
             What it was in a few words, and its pairs; None if there is nothing left to undo.
         """
-        with self._lock:
+        with self.lock:
             if not self.tally.actions:
                 return None
             self.store.undo(self.tally.actions[-1].number)
@@ -156,7 +162,7 @@ class ReviewSession:
             raise ConfigError("A tag has a name, without ; and | in it, which separate tags in tables.")
         if not rows or not all(0 <= row < len(self.table) for row in rows):
             raise ConfigError("A new tag begins with photos that carry it. Pick some, three or more if you can.")
-        with self._lock:
+        with self.lock:
             alike = next((tag for tag in self.model.classes if tag.casefold() == name.casefold()), None)
             if alike is not None:
                 raise ConfigError(f"There is a tag '{alike}' already.")
@@ -172,7 +178,7 @@ class ReviewSession:
         """All photos in the table's order, or so that each looks unlike those before it."""
         if order == "table":
             return np.arange(len(self.table))
-        with self._lock:
+        with self.lock:
             if self._diverse is None:
                 self._diverse = diverse_order(self._features, len(self.table))
         return self._diverse

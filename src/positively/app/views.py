@@ -100,11 +100,11 @@ def status(session: ReviewSession) -> dict[str, Any]:
     """Where the review stands: every tag with its counts, what was gained, what is left, what to do next."""
     tally, model = session.tally, session.model
     tags = []
-    for name, progress in zip(list(model.classes), model.overview(), strict=False):
-        counts = tally.by_tag[name]
+    for progress in model.overview():
+        counts = tally.by_tag[progress.name]
         tags.append(
             {
-                "name": name,
+                "name": progress.name,
                 "known": progress.known,
                 "gained": counts.accepted,
                 "rejected": counts.rejected,

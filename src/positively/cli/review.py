@@ -87,13 +87,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _require_extra() -> None:
-    from importlib.util import find_spec
-
     from positively.errors import ConfigError
 
-    absent = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
-    if absent:
-        raise ConfigError(f"The review page needs {' and '.join(absent)}. Run: pip install 'positively[serve]'")
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"The review page needs {error.name}. Run: pip install 'positively[serve]'") from None
 
 
 def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore) -> None:

@@ -19,7 +19,7 @@ function gather() {
 }
 
 async function show(begin) {
-  const told = await ask("/api/browse", { order, begin, count: guess($("main")) });
+  const told = await ask("/api/browse", { order, begin, count: guess(tiles.element) });
   if (told === null) return;
   const chosen = new Map(picked);
   const items = fitting(told.items, tiles.element);

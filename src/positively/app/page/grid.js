@@ -35,11 +35,10 @@ const open = () => tiles.items.filter((item) => !item.state);
 async function show(number) {
   if (isWaiting) return;
   isWaiting = true;
-  const place = $("main");
   const known = pages[number];
   const asked = known
     ? { tag, rows: known }
-    : { tag, count: guess(place), exclude: pages.flat() };
+    : { tag, count: guess(tiles.element), exclude: pages.flat() };
   const told = await ask("/api/grid", asked);
   isWaiting = false;
   if (told === null) return;

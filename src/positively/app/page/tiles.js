@@ -17,16 +17,18 @@ export function resize(by) {
 const shape = (item) => Math.min(Math.max(item.aspect, 0.5), 2.4);
 const rowHeight = (width) => Math.min(HEIGHTS[level()], width / 3.2);
 
+const room = (tiles) => ({ width: tiles.clientWidth, height: tiles.parentElement.clientHeight - GAP });
+
 /** How many photos to ask for, so that a page is full and nothing has to be scrolled. */
-export function guess(place) {
-  const { clientWidth: width, clientHeight: height } = place;
+export function guess(tiles) {
+  const { width, height } = room(tiles);
   const tall = rowHeight(width);
   return Math.min(Math.max(Math.ceil((1.6 * (width * height)) / (tall * tall)), 8), 240);
 }
 
-/** As many of the items as fill whole rows of the place. */
-export function fitting(items, place) {
-  const { clientWidth: width, clientHeight: height } = place.parentElement;
+/** As many of the items as fill whole rows. */
+export function fitting(items, tiles) {
+  const { width, height } = room(tiles);
   const tall = rowHeight(width);
   let used = 0;
   let taken = 0;
@@ -74,7 +76,7 @@ export class Tiles {
     this.selected.clear();
     this.current = 0;
     this.anchor = 0;
-    this.element.style.setProperty("--tall", `${rowHeight(this.element.parentElement.clientWidth)}px`);
+    this.element.style.setProperty("--tall", `${rowHeight(this.element.clientWidth)}px`);
     this.element.replaceChildren(...items.map((item, place) => this.#tile(item, place)));
     this.element.classList.toggle("full", isFull);
     this.paint();
