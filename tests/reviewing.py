@@ -78,7 +78,7 @@ def served(source, place, **options):
     """A review on a port of its own, in a thread; gives it with its address."""
     listening = listen("127.0.0.1", 0)
     opened = Opened(source, place, port=listening.getsockname()[1], **options)
-    server = uvicorn.Server(uvicorn.Config(opened.app, log_level="error", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(opened.app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

@@ -1,6 +1,6 @@
 // One question at a time. Random checks have known odds, so that what they find is an honest count.
 
-import { $, count, figure, fill, h, key, picture, plural, toast } from "./dom.js";
+import { $, count, figure, fill, h, isView, key, picture, plural, toast } from "./dom.js";
 import { answer, ask, review, startAudit } from "./review.js";
 
 const WAYS = {
@@ -57,7 +57,7 @@ async function restart() {
 }
 
 function paint() {
-  if (document.body.dataset.view !== "check") return;
+  if (!isView("check")) return;
   const item = queue[0];
   $("title").textContent = "Check";
   $("subtitle").textContent = WAYS[way][1];

@@ -1,6 +1,6 @@
 // A tag that nobody had: a few photos that carry it, and a name.
 
-import { $, fill, h, key, plural } from "./dom.js";
+import { $, fill, h, isView, key, plural } from "./dom.js";
 import { addTag, ask, refresh, review } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -20,7 +20,7 @@ function gather() {
 
 async function show(begin) {
   const told = await ask("/api/browse", { order, begin, count: guess(tiles.element) });
-  if (told === null) return;
+  if (told === null || !isView("create")) return;
   const chosen = new Map(picked);
   const items = fitting(told.items, tiles.element);
   tiles.show(items, items.length < told.items.length);
@@ -43,7 +43,7 @@ const back = () => {
 };
 
 function paintBar() {
-  if (document.body.dataset.view !== "create") return;
+  if (!isView("create")) return;
   const focused = document.activeElement?.id;
   const input = h("input", { id: "tag-name", value: name, placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: (event) => typed(event.target.value) });
   fill($("bar"), h("p", { class: "told" }, picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos"),

@@ -2,6 +2,9 @@
 
 export const $ = (id) => document.getElementById(id);
 
+/** Whether a view is still the one on the screen, and no other was asked for meanwhile. */
+export const isView = (name) => document.body.dataset.view === name && (location.hash.slice(1) || "grid").startsWith(name);
+
 /** An element with properties (on… are listeners, aria-… and data-… attributes) and children. */
 export function h(name, properties = {}, ...children) {
   const element = document.createElement(name);

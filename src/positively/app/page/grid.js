@@ -1,6 +1,6 @@
 // Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
 
-import { $, about, fill, h, key, label, percent, plural, toast } from "./dom.js";
+import { $, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
 import { answer, ask, review, tagOf } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -41,7 +41,7 @@ async function show(number) {
     : { tag, count: guess(tiles.element), exclude: pages.flat() };
   const told = await ask("/api/grid", asked);
   isWaiting = false;
-  if (told === null) return;
+  if (told === null || !isView("grid")) return;
   const items = known ? told.items : fitting(told.items, tiles.element);
   const isFull = items.length < told.items.length || (known && number < pages.length - 1);
   if (!items.length && number > 0) {
@@ -56,7 +56,7 @@ async function show(number) {
 }
 
 function paintBar() {
-  if (!$("bar") || document.body.dataset.view !== "grid") return;
+  if (!$("bar") || !isView("grid")) return;
   if (!tiles.items.length) {
     fill($("bar"));
     return;

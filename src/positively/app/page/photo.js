@@ -1,6 +1,6 @@
 // One photo, large, with the tags it probably lacks.
 
-import { $, about, figure, fill, h, key, percent, picture } from "./dom.js";
+import { $, about, figure, fill, h, isView, key, percent, picture } from "./dom.js";
 import { answer, ask, review } from "./review.js";
 
 let shown = null;
@@ -10,7 +10,7 @@ let current = 0;
 
 async function open(row) {
   const told = await ask("/api/photo", row === undefined ? { exclude: rows } : { row });
-  if (told === null) return;
+  if (told === null || !isView("photo")) return;
   if (told.photo === null) {
     fill($("main"), h("p", { class: "empty" }, "That was the last photo."));
     fill($("bar"));
@@ -64,7 +64,7 @@ function candidateRow(candidate, number) {
 }
 
 function paint() {
-  if (!shown || document.body.dataset.view !== "photo") return;
+  if (!shown || !isView("photo")) return;
   $("title").textContent = shown.name.split("/").pop();
   const expected = shown.candidates.reduce((sum, candidate) => sum + (candidate.state ? 0 : candidate.probability), 0);
   $("subtitle").textContent = `${about(expected)} of these tags missing`;

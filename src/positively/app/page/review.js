@@ -83,7 +83,7 @@ export function watch(changed) {
     } catch {
       // the next answer tells it
     }
-  }, 2500);
+  }, 1500);
 }
 
 export const tagOf = (name) => review.status.tags.find((tag) => tag.name === name);
