@@ -143,15 +143,15 @@ def _add_reads(app: FastAPI, session: ReviewSession) -> None:
         with session.lock:  # a tag may go while it is asked for
             if rows is None:
                 rows = views.ranking(session, asked.tag, asked.count, asked.exclude)
-            items = views.pairs(session, asked.tag, rows)
-        return {"version": session.version, "items": with_shapes(items)}
+            version, items = session.version, views.pairs(session, asked.tag, rows)
+        return {"version": version, "items": with_shapes(items)}
 
     @app.post("/api/photo")
     def photo(asked: PhotosRequest) -> dict[str, Any]:
         with session.lock:
             rows = [asked.row] if asked.row is not None else views.promising(session, 2, asked.exclude)
             shown = with_shapes([views.photo(session, row) for row in rows[:1]])
-        return {"version": session.version, "photo": shown[0] if shown else None, "next": rows[1:]}
+            return {"version": session.version, "photo": shown[0] if shown else None, "next": rows[1:]}
 
     @app.post("/api/questions")
     def questions(asked: QuestionsRequest) -> dict[str, Any]:

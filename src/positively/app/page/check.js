@@ -13,12 +13,19 @@ let way = "audit";
 let queue = [];
 let last = null;
 
-async function more() {
-  const asked = { way, count: 4, exclude: queue.map((item) => [item.row, item.tag]) };
-  const told = await ask("/api/questions", asked);
-  if (told === null) return;
-  const here = new Set(queue.map((item) => `${item.row} ${item.tag}`));
-  queue.push(...told.items.filter((item) => !here.has(`${item.row} ${item.tag}`)));
+const pending = new Set(); // answers on their way: the server may still ask for them
+const nameOf = (item) => `${item.row} ${item.tag}`;
+
+/** Have some questions at hand; the one on the screen stays first, unless it was answered elsewhere. */
+async function more(isStale = false) {
+  const asked = way;
+  const told = await ask("/api/questions", { way, count: 4, exclude: isStale ? [] : queue.map((item) => [item.row, item.tag]) });
+  if (told === null || asked !== way) return;
+  const fresh = told.items.filter((item) => !pending.has(nameOf(item)));
+  const isAsked = new Set(fresh.map(nameOf));
+  const staying = isStale ? queue.slice(0, 1).filter((item) => isAsked.has(nameOf(item))) : queue;
+  const here = new Set(staying.map(nameOf));
+  queue = [...staying, ...fresh.filter((item) => !here.has(nameOf(item)))];
   for (const item of queue.slice(1)) picture(item, "photo");
 }
 
@@ -26,8 +33,10 @@ async function decide(state) {
   const item = queue.shift();
   if (!item) return;
   last = { ...item, state };
+  pending.add(nameOf(item));
   paint();
   const told = await answer([[item.row, item.tag]], state, way);
+  pending.delete(nameOf(item));
   if (told === null) {
     queue.unshift(item);
     last = null;
@@ -100,8 +109,7 @@ export const check = {
   },
   title: () => paint(),
   async refresh() {
-    queue = [];
-    await more();
+    await more(true);
     paint();
   },
   key(event) {

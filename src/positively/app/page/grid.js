@@ -1,7 +1,7 @@
 // Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
 
 import { $, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
-import { answer, ask, review, tagOf } from "./review.js";
+import { answer, ask, isOutdated, review, tagOf } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
 
@@ -85,11 +85,22 @@ function paintBar() {
 const rest = (state) => open().length && decide(open(), state, true);
 
 async function refresh() {
+  if (tag && !tagOf(tag)) {
+    // An undo has taken the tag away.
+    tag = null;
+    location.hash = review.status.tags.length ? `#grid/${encodeURIComponent(review.status.tags[0].name)}` : "#create";
+    return;
+  }
   if (!tiles.items.length) return;
+  const asked = tag;
   const told = await ask("/api/grid", { tag, rows: pages[page] });
-  if (told === null) return;
+  if (told === null || asked !== tag) return;
+  if (isOutdated(told)) {
+    setTimeout(refresh, 250);
+    return;
+  }
   const state = new Map(told.items.map((item) => [item.row, item.state]));
-  for (const item of tiles.items) item.state = state.get(item.row) ?? 0;
+  for (const item of tiles.items) item.state = state.get(item.row) ?? item.state;
   tiles.paint();
 }
 

@@ -6,7 +6,7 @@ import { $, plural, toast } from "./dom.js";
 import { grid } from "./grid.js";
 import { photo } from "./photo.js";
 import { progress } from "./progress.js";
-import { ask, refresh, review, undo, watch } from "./review.js";
+import { refresh, review, undo, watch, writeTable } from "./review.js";
 import { found, orderedTags, paintSide } from "./side.js";
 import { setUpZoom } from "./zoom.js";
 
@@ -37,8 +37,8 @@ export async function undoLast() {
   await view.refresh();
 }
 
-async function writeTable() {
-  const told = await ask("/api/export", {});
+async function exportTable() {
+  const told = await writeTable();
   if (told !== null) toast(`${plural(told.labels, "label")} more in ${told.path}`);
 }
 
@@ -87,7 +87,7 @@ function setUp() {
   addEventListener("hashchange", route);
   addEventListener("keydown", onKey);
   $("undo").addEventListener("click", undoLast);
-  $("export").addEventListener("click", writeTable);
+  $("export").addEventListener("click", exportTable);
   $("show-keys").addEventListener("click", () => $("keys").showModal());
   $("new-tag").addEventListener("click", () => (location.hash = "#create"));
   $("open-side").addEventListener("click", openSide);

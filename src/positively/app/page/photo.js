@@ -1,7 +1,7 @@
 // One photo, large, with the tags it probably lacks.
 
 import { $, about, figure, fill, h, isView, key, percent, picture } from "./dom.js";
-import { answer, ask, review } from "./review.js";
+import { answer, ask, isOutdated, review } from "./review.js";
 
 let shown = null;
 let rows = [];
@@ -124,6 +124,10 @@ export const photo = {
     if (shown === null) return;
     const told = await ask("/api/photo", { row: shown.row });
     if (told === null || told.photo.row !== shown.row) return;
+    if (isOutdated(told)) {
+      setTimeout(() => this.refresh(), 250);
+      return;
+    }
     const decided = told.photo.decided;
     const here = new Set(shown.candidates.map((candidate) => candidate.tag));
     for (const candidate of shown.candidates) candidate.state = decided[candidate.tag] ?? 0;

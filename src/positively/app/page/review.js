@@ -56,18 +56,31 @@ export async function refresh() {
   for (const listener of review.listeners) listener();
 }
 
-async function tell(path, body) {
-  const told = await ask(path, body);
-  if (told !== null) version = Math.max(version, told.version);
-  refreshSoon();
-  return told;
+let waiting = 0;
+let chain = Promise.resolve();
+
+/** Tell the server something; one thing after the other, so that an undo never overtakes its answer. */
+function tell(path, body) {
+  waiting += 1;
+  chain = chain.then(async () => {
+    const told = await ask(path, body);
+    waiting -= 1;
+    if (told !== null) version = Math.max(version, told.version ?? 0);
+    refreshSoon();
+    return told;
+  });
+  return chain;
 }
+
+/** Whether what the server told is older than what was done here since. */
+export const isOutdated = (told) => waiting > 0 || told.version < version;
 
 export const answer = (pairs, state, way, onlyOpen = false) =>
   tell("/api/answer", { pairs, state, way, only_open: onlyOpen });
 export const undo = () => tell("/api/undo", {});
 export const addTag = (name, rows) => tell("/api/tag", { name, rows });
 export const startAudit = () => tell("/api/audit", {});
+export const writeTable = () => tell("/api/export", {});
 
 /** Call back when another tab, or the background, has changed something. */
 export function watch(changed) {
