@@ -130,7 +130,8 @@ def test_a_wished_precision_is_reached(run, test):
 
 
 def test_out_of_sample_scores_are_written_and_do_not_leak(run, complete):
-    images, scores = run.folder.read_out_of_sample()
+    images, _, found = run.folder.read_out_of_sample()
+    scores = found.scores
     assert images == list(complete.images)
     tags = complete.with_known_ratio(0.5, 0).positives_only().states()
     truth = complete.states() == 1
@@ -196,7 +197,7 @@ def test_copies_are_left_out_together(place, complete, tmp_path):
     states[[0, 1, 2, 3, 200, 201, 202, 203], 3] = 1
     table = po.LabelTable.from_states([*names, *copies], complete.classes, np.where(states == 1, 1, 0).astype(np.int8))
     run = po.fit(replace(table, root=tmp_path, source="tags.csv"), out=str(tmp_path / "run"), **basics(place))
-    _, scores = run.folder.read_out_of_sample()
+    scores = run.folder.read_out_of_sample()[2].scores
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(scores[:4], scores[200:], atol=1e-4)
 

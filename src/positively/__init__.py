@@ -3,6 +3,7 @@
     import positively as po
 
     table = po.read("tags.csv", images="photos/")
+    po.find_missing(table)
     run = po.fit(table)
     run.predict(["a.jpg"])
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("Run", "fit", "read"), "api"),
+    **dict.fromkeys(("Run", "find_missing", "fit", "read"), "api"),
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
     "register_head": "models",
     "register_loss": "losses",
@@ -38,6 +39,7 @@ __all__ = [
     "LabelState",
     "LabelTable",
     "Run",
+    "find_missing",
     "fit",
     "losses",
     "metrics",
@@ -51,7 +53,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe
-    from positively.api import Run, fit, read
+    from positively.api import Run, find_missing, fit, read
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss
     from positively.methods import register_method

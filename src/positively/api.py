@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 from torch import nn
 
 from positively.data.options import ReadOptions
@@ -13,12 +15,13 @@ from positively.data.reading import read_labels
 from positively.errors import ConfigError
 from positively.labels import LabelTable
 from positively.logs import logger, shown
+from positively.missing import MissingTags, missing_in_run, missing_in_scores, missing_in_table
 from positively.options import check_options, kinds_of
 from positively.predict import Run
 from positively.training.config import TrainConfig
 from positively.training.fit import train
 
-__all__ = ["Run", "fit", "read"]
+__all__ = ["Run", "find_missing", "fit", "read"]
 
 
 def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **options: Any) -> LabelTable:
@@ -65,6 +68,54 @@ def fit(
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "fit"))
     with shown(quiet):
         return Run(train(table, settings, backbone=module), backbone=module)
+
+
+def find_missing(
+    source: LabelTable | Run | str | Path | npt.ArrayLike,
+    states: npt.ArrayLike | None = None,
+    *,
+    images: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    at_least: float = 0.0,
+    config: TrainConfig | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> MissingTags:
+    """Find the tags that are probably missing, likeliest first, and those that look wrong.
+
+    Every score comes from a model that did not see the label it judges: leave-one-out in closed form where the backbone
+    is frozen, cross-fitting where a network learns (``depth="tail"``), what the run stored where a run is given.
+
+    Args:
+        source: A table, a run (or its folder), or N×C probabilities of any model that did not see the labels.
+        states: N×C label states of such probabilities: +1 positive, 0 unknown, −1 negative.
+        images: Names of the images of such probabilities.
+        classes: Names of their classes.
+        at_least: Leave out what is less probable than this.
+        config: Of a table: a whole configuration; what is given beside it wins.
+        quiet: Show nothing, where no logging is set up.
+        **options: Of a table: fields of :class:`positively.training.config.TrainConfig`, such as ``backbone``.
+
+    >>> import numpy as np
+    >>> generator = np.random.default_rng(0)
+    >>> truth = generator.random((1000, 2)) < 0.3
+    >>> known = truth & (generator.random(truth.shape) < 0.5)
+    >>> scores = 1 / (1 + np.exp(-generator.normal(6.0 * truth - 3.0)))
+    >>> found = find_missing(scores, known.astype(int), classes=["cat", "dog"])
+    >>> found[0].tag in ("cat", "dog"), bool(abs(found.counts.missing.sum() / (truth & ~known).sum() - 1) < 0.2)
+    (True, True)
+    """
+    if states is not None:
+        if isinstance(source, LabelTable | Run | str | Path):
+            raise ConfigError("States belong to an array of probabilities; a table or a run has its own.")
+        return missing_in_scores(source, states, images, classes, at_least=at_least)
+    if isinstance(source, LabelTable):
+        settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
+        with shown(quiet):
+            return missing_in_table(source, settings, at_least=at_least)
+    if isinstance(source, Run | str | Path):
+        return missing_in_run(source if isinstance(source, Run) else Run(source), at_least=at_least)
+    raise ConfigError("find_missing takes a table, a run, or an array of probabilities together with its states.")
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:

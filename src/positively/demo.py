@@ -123,7 +123,7 @@ def find_hidden(run: Run, tags: LabelTable, complete: LabelTable) -> dict[str, f
         scores: npt.NDArray[np.floating] = run.scores(tags)
     else:  # an image's own blank does not count against it
         rows = {image: row for row, image in enumerate(found[0])}
-        scores = found[1][[rows[image] for image in tags.images]]
+        scores = found[2].scores[[rows[image] for image in tags.images]]
     unknown = tags.states() == 0
     order = np.argsort(-scores[unknown], kind="stable")
     hidden = (complete.states() == 1)[unknown][order]

@@ -115,11 +115,10 @@ class DatasetRunner:
 
 
 def _tuned_thresholds(training: Training, complete: LabelTable) -> npt.NDArray[np.float64] | None:
-    scores = training.out_of_sample
-    if scores is None or not training.calibrated or len(scores) != len(complete):
+    found = training.out_of_sample
+    if found is None or len(found.scores) != len(complete):
         return None
-    calibration = training.calibrated[training.config.head].calibration
-    return f1_thresholds(calibration.probabilities(scores), complete.states())
+    return f1_thresholds(found.calibrated.calibration.probabilities(found.scores), complete.states())
 
 
 def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:

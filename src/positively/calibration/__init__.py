@@ -1,6 +1,6 @@
 """Scores and label states in, the meaning of a score out."""
 
-from positively.calibration.calibrated import CalibratedScores
+from positively.calibration.calibrated import CalibratedScores, OutOfSample
 from positively.calibration.criteria import log_rank, pooled_log_rank
 from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
 from positively.calibration.posterior import Calibration, calibrate, calibrate_summary
@@ -13,6 +13,7 @@ __all__ = [
     "CalibratedScores",
     "Calibration",
     "Expected",
+    "OutOfSample",
     "Summary",
     "calibrate",
     "calibrate_summary",

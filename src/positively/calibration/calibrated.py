@@ -56,3 +56,12 @@ class CalibratedScores:
         calibration["common_label_frequency"] = calibration["common_label_frequency"].item()
         summary = {field.name: arrays[f"{name}.summary.{field.name}"] for field in fields(Summary)}
         return cls(Calibration(**calibration), Summary(**summary))
+
+
+@dataclass(frozen=True)
+class OutOfSample:
+    """Scores of a table's images, each made without the image's own label, and what they mean."""
+
+    scores: npt.NDArray[np.float32]
+    """``(N, C)``."""
+    calibrated: CalibratedScores

@@ -11,6 +11,7 @@ from positively.logs import is_first_process, shown
 
 VERBS = {
     "demo": "train on scenes of handwritten digits, with 30 % of the tags, and see what it finds",
+    "missing": "list the tags that are probably missing from a table, and those that look wrong",
     "train": "train a classifier from a table of tags",
     "evaluate": "score a trained run on a table whose tags are complete",
     "predict": "tag images with a trained run",
@@ -63,6 +64,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        way_on = " What was computed is stored; the same command goes on." if verb in ("train", "bench", "demo") else ""
+        way_on = (
+            " What was computed is stored; the same command goes on."
+            if verb in ("train", "missing", "bench", "demo")
+            else ""
+        )
         print(f"Stopped.{way_on}", file=sys.stderr)
         return 130

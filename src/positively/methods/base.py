@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from positively.calibration import CalibratedScores
+from positively.calibration import CalibratedScores, OutOfSample
 from positively.distributed import gather_rows
 from positively.labels import LabelTable
 from positively.models import Depth
@@ -141,8 +141,8 @@ class Method(nn.Module):
         """
         return {}
 
-    def out_of_sample(self) -> npt.NDArray[np.float32] | None:
-        """Scores N×C of the training images, each by labels other than its own; None if the method has none."""
+    def out_of_sample(self) -> OutOfSample | None:
+        """Scores of the training images, each by labels other than its own; None if the method has none."""
         return None
 
     def validation_metrics(self, logits: Tensor) -> dict[str, float]:

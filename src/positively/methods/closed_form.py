@@ -11,12 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from positively.calibration import CalibratedScores, Calibration, pooled_log_rank
+from positively.calibration import CalibratedScores, Calibration, OutOfSample, pooled_log_rank
+from positively.distributed import broadcast
 from positively.labels import UNKNOWN, LabelTable
 from positively.methods.base import Method, TrainingContext
 from positively.models.heads import KernelHead
 from positively.options import Positive, Range
-from positively.probe import ONE_STEP, WIDTH, Probe, Step, fit
+from positively.probe import ONE_STEP, WIDTH, Probe, Step, find_series, fit
 from positively.probe.basis import Kernel
 from positively.probe.probe import MOST_SCORES
 
@@ -57,7 +58,7 @@ class ClosedForm(Method):
         self.probe = fit(
             training.inputs,
             label_states(table),
-            groups=copies(table),
+            groups=broadcast(find_series(training.inputs, copies(table), training.seed)),
             landmarks=len(head.landmarks),
             width=self.options.width,
             step=step,
@@ -85,11 +86,12 @@ class ClosedForm(Method):
         parts = {"kernel": self.probe.kernel, "linear": self.probe.linear}
         return {name: CalibratedScores(part.calibration, part.summary) for name, part in parts.items()}
 
-    def out_of_sample(self) -> npt.NDArray[np.float32] | None:
-        """The leave-one-out scores; of a table too large to hold them, none."""
+    def out_of_sample(self) -> OutOfSample | None:
+        """Leave-one-out scores of the first step, which order what is missing best; of too large a table, none."""
         if self.probe is None or np.prod(self.probe.labels.shape) > MOST_SCORES:
             return None
-        return self.probe.loo_scores
+        scores = self.probe.first_scores(np.arange(self.probe.labels.shape[1]))
+        return OutOfSample(scores, CalibratedScores(self.probe.first, self.probe.first_summary))
 
 
 @torch.no_grad()

@@ -10,10 +10,13 @@ import numpy as np
 
 from positively.labels import UNKNOWN
 from positively.missing.audit import AuditDesign
-from positively.missing.column import Column, Rows, ranked
+from positively.missing.column import Column
 
 Way = Literal["likeliest", "teaching", "audit"]
 Pair = tuple[int, int]
+
+MIXED: tuple[Way, ...] = ("likeliest", "likeliest", "teaching", "likeliest", "audit") * 2
+"""What a page asks by itself, of every ten questions: most to find tags, some to learn, some to check."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,8 @@ def choose(
 def _drawn(
     columns: Sequence[Column], design: AuditDesign, count: int, column: int | None, skip: Set[Pair]
 ) -> list[Pair]:
-    design.put_off.update(skip & set(design.pairs()))
     found: dict[Pair, None] = {}
-    for row, index in design.pairs():
+    for _, row, index in design.pairs(columns):
         if len(found) == count:
             break
         if column in (None, index) and (row, index) not in skip and columns[index].labels.states[row] == UNKNOWN:
@@ -65,21 +67,13 @@ def _best(way: Way, columns: Sequence[Column], count: int, column: int | None, s
         chosen = columns[index]
         avoided = {row for row, other in skip if other == index}
         most = count + len(avoided)
-        order = chosen.ranking(most) if way == "likeliest" else teaching_order(chosen, most)
-        rows = [row for row in order.tolist() if row not in avoided][:count]
-        worth = chosen.probabilities if way == "likeliest" else teaching_worth(chosen)
-        pairs += [(row, index) for row in rows]
-        values += worth[rows].tolist()
+        if way == "likeliest":
+            rows = chosen.ranking(most)
+            worth = chosen.probabilities[rows]
+        else:
+            rows, worth = chosen.teaching(most)
+        wanted = [place for place, row in enumerate(rows.tolist()) if row not in avoided][:count]
+        pairs += [(row, index) for row in rows[wanted].tolist()]
+        values += worth[wanted].tolist()
     order_of_all = np.argsort(-np.array(values), kind="stable")[:count]
     return [pairs[place] for place in order_of_all.tolist()]
-
-
-def teaching_worth(column: Column) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """(N,) how much an answer is expected to teach."""
-    q = column.probabilities
-    return np.asarray(q * (1 - q))
-
-
-def teaching_order(column: Column, limit: int) -> Rows:
-    """Rows still unknown, what teaches most first."""
-    return ranked(teaching_worth(column), np.flatnonzero(column.labels.states == UNKNOWN), limit)

@@ -10,12 +10,15 @@ import numpy.typing as npt
 
 from positively.calibration import Calibration
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States
+from positively.probe.labels import targets_of
 
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 # A tag that cannot be calibrated is not believed beyond this.
 _MODEST = 0.5
+# Weights above 0 mark reviewed pairs.
+_LEAST_SURPRISE = 1e-4
 # Photos at the top of a tag that are held in order; whoever asks for more has them sorted.
 _TOP = 512
 
@@ -37,7 +40,7 @@ class ClassProgress:
     """Whether the tag can be judged; if not, its order is worth something, its probabilities are not."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Labels:
     """What is known of one tag, photo by photo; never changed, only replaced."""
 
@@ -45,8 +48,15 @@ class Labels:
     """(N,) states before the review."""
     states: States
     """(N,) states now."""
+    surprise: npt.NDArray[np.float32]
+    """(N,) weights of a rejection: small where the tag was not expected; 1 where nobody answered."""
     examples: Flags | None = None
     """(N,) photos that a new tag was made from: chosen because they carry it, so that no probability follows."""
+
+    @classmethod
+    def blank(cls, states: States) -> Labels:
+        """Before the first answer."""
+        return cls(states, states, np.ones(len(states), dtype=np.float32))
 
     @property
     def reviewed(self) -> Flags:
@@ -58,15 +68,26 @@ class Labels:
         """Whether any positive was known before the review, and so at random."""
         return bool((self.before == POSITIVE).any())
 
-    def changed(self, rows: Rows, states: States) -> Labels:
-        """With answers: +1, −1, or 0 for what was known before the review."""
-        now = self.states.copy()
+    @cached_property
+    def targets(self) -> npt.NDArray[np.float32]:
+        """(N,) targets of the regression."""
+        return targets_of(self.states, self.reviewed * self.surprise)
+
+    @cached_property
+    def level(self) -> float:
+        """How high scores stand: they grow with the number of positives they are made from."""
+        return float(np.maximum(self.targets, 0).sum(dtype=np.float64))
+
+    def changed(self, rows: Rows, states: States, surprise: npt.NDArray[np.float32]) -> Labels:
+        """With answers: +1, −1, or 0 for what was known before the review, and how surprising a no would be."""
+        now, weights = self.states.copy(), self.surprise.copy()
         now[rows] = np.where(states == UNKNOWN, self.before[rows], states)
-        return Labels(self.before, now, self.examples)
+        weights[rows] = np.where(states == UNKNOWN, 1.0, surprise)
+        return Labels(self.before, now, weights, self.examples)
 
     def equals(self, other: Labels) -> bool:
         """Whether the same is known."""
-        return np.array_equal(self.states, other.states)
+        return np.array_equal(self.states, other.states) and np.array_equal(self.surprise, other.surprise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +97,11 @@ class Column:
     name: str
     labels: Labels
     scores: npt.NDArray[np.float32]
-    """(N,) by labels other than the photo's own."""
+    """(N,) by labels other than the photo's own, at the level they had when they were calibrated."""
     calibration: Calibration
     """Of this class alone."""
+    influence: npt.NDArray[np.float32]
+    """(N,) how far the label of each photo moves the scores of all."""
     base: Column | None = None
     """The column as it was last renewed, if this one was updated since."""
 
@@ -94,6 +117,18 @@ class Column:
         hidden = self.calibration.soft_targets(self.scores[:, None], states[:, None])[:, 0].astype(np.float32)
         return hidden if self.learned else np.where(states == UNKNOWN, _MODEST * hidden, hidden)
 
+    def surprise(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """How much it would teach that these photos do not carry the tag: the odds that they do, 1 at most.
+
+        The mean of the two targets an answer can give then stays what it was for an unknown label, up to even odds.
+        """
+        if not self.learned:
+            return np.ones(len(rows), dtype=np.float32)
+        scores = self.scores[rows, None]
+        likely = self.calibration.soft_targets(scores, np.zeros_like(scores, dtype=np.int8))[:, 0]
+        likely = likely.clip(_LEAST_SURPRISE, 0.5)
+        return (likely / (1 - likely)).astype(np.float32)
+
     def ready(self) -> Column:
         """With everything computed that a reader would else wait for."""
         _ = self.probabilities, self.missing, self._top
@@ -108,14 +143,37 @@ class Column:
         """Rows still unknown, likeliest first."""
         if limit is not None and limit <= _TOP:
             return self._top[:limit]
-        return self._ranked(None)
+        return self._ranked(limit, self.scores)
 
     @cached_property
     def _top(self) -> Rows:
-        return self._ranked(_TOP)
+        return self._ranked(_TOP, self.scores)
 
-    def _ranked(self, limit: int | None) -> Rows:
-        return ranked(self.scores, np.flatnonzero(self.labels.states == UNKNOWN), limit)
+    def _ranked(self, limit: int | None, values: npt.NDArray[np.float32]) -> Rows:
+        """Rows still unknown in descending order of some values, ties in their own order."""
+        rows = np.flatnonzero(self.labels.states == UNKNOWN)
+        if limit is not None and limit < len(rows):
+            least = np.partition(values[rows], len(rows) - limit)[len(rows) - limit]
+            rows = rows[values[rows] >= least]
+        return rows[np.argsort(-values[rows], kind="stable")][:limit]
+
+    def teaching(self, limit: int) -> tuple[Rows, npt.NDArray[np.float32]]:
+        """Rows still unknown, what teaches most first, and what each is worth.
+
+        That is what the variance q(1 − q) of the answer moves the scores of all photos by, as a share of their level:
+        most where the model is in doubt, where photos are many, and in tags with few positives.
+        """
+        rows = self._teaching if limit <= _TOP else self._ranked(None, self._worth)
+        return rows[:limit], self._worth[rows[:limit]]
+
+    @cached_property
+    def _worth(self) -> npt.NDArray[np.float32]:
+        q = self.probabilities
+        return np.asarray(q * (1 - q) * self.influence / max(self.labels.level, 0.5))
+
+    @cached_property
+    def _teaching(self) -> Rows:
+        return self._ranked(_TOP, self._worth)
 
     def progress(self) -> ClassProgress:
         """Counts for a person to read."""
@@ -132,12 +190,3 @@ class Column:
             at_most=min(max(bound, self.missing), float(unknown)),
             learned=self.learned,
         )
-
-
-def ranked(values: npt.NDArray[np.floating], rows: Rows, limit: int | None = None) -> Rows:
-    """Rows in descending order of their values, ties in their own order; no more than ``limit`` of them."""
-    if limit is not None and limit < len(rows):
-        least = np.partition(values[rows], len(rows) - limit)[len(rows) - limit]
-        rows = rows[values[rows] >= least]
-    ordered = rows[np.argsort(-values[rows], kind="stable")]
-    return ordered[:limit]

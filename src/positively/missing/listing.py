@@ -9,23 +9,25 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from positively.errors import and_more
+
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One tag that is probably missing, or (in the list of wrong ones) probably wrong."""
+    """One tag of one image, that is probably missing or looks wrong."""
 
     image: str
     tag: str
-    probability: float
-    """That the image carries the tag."""
+    value: float
+    """Of a missing tag the probability; of one that looks wrong, the doubt."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of image and class in an order that matters."""
+    """Pairs of image and class, the largest value first."""
 
     images: Sequence[str]
     classes: tuple[str, ...]
@@ -33,15 +35,16 @@ class Pairs:
     """``(K,)`` row of the image in the table."""
     columns: Rows
     """``(K,)`` number of the class."""
-    probabilities: Values
-    """``(K,)`` that the image carries the tag."""
+    values: npt.NDArray[np.float32]
+    """``(K,)`` of missing tags, the probability that the image carries the tag; of tags that look wrong, the log of how
+    many times more the image looks like any image of the table than like one with the tag."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, place: int) -> Suggestion:
         row, column = int(self.rows[place]), int(self.columns[place])
-        return Suggestion(self.images[row], self.classes[column], float(self.probabilities[place]))
+        return Suggestion(self.images[row], self.classes[column], float(self.values[place]))
 
     def __iter__(self) -> Iterator[Suggestion]:
         return (self[place] for place in range(len(self)))
@@ -67,9 +70,58 @@ class MissingTags(Pairs):
 
     counts: ClassCounts
     wrong: Pairs
-    """Known tags that look wrong, the least likely first."""
+    """Known tags whose image looks less like the tag than an average image does, the most doubtful first."""
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float32]:
+        """``(K,)`` that the image carries the tag."""
+        return self.values
+
+    def __repr__(self) -> str:
+        return f"MissingTags({len(self):,} suggestions, {len(self.wrong):,} tags that look wrong)"
+
+    def __str__(self) -> str:
+        """What was found, in a few lines."""
+        return describe(self)
 
     @cached_property
     def expected_precision(self) -> Values:
         """``(K,)`` share of the first 1, 2, 3 … suggestions that is expected to be right."""
-        return np.cumsum(self.probabilities) / np.arange(1, len(self) + 1)
+        return np.cumsum(self.values, dtype=np.float64) / np.arange(1, len(self) + 1)
+
+
+def describe(found: MissingTags) -> str:
+    """A few lines for people: how many are missing, how far the list can be trusted, what cannot be judged."""
+    counts, judged = found.counts, found.counts.learned
+    if not judged.any():
+        return (
+            "Nothing can be judged: no tag has three known photos whose looks tell them from the others. Tag more "
+            "photos of each kind."
+        )
+    missing, most, known = (float(part[judged].sum()) for part in (counts.missing, counts.at_most, counts.known))
+    # With a tenth of the tags known, the number of the others is hardly identifiable: only a bound is honest.
+    is_open = known < 0.2 * (known + missing) or most > 2 * missing + 10
+    number = f"At most {most:,.0f} tags are missing" if is_open else f"About {missing:,.0f} tags are missing (at most "
+    lines = [f"{number}{'' if is_open else f'{most:,.0f})'}, beside {known:,.0f} that are written down."]
+    depths = [depth for depth in (100, 500, 1000, 2000, 5000, 10_000) if depth <= len(found)] or [len(found)]
+    shares = [
+        f"{100 * found.expected_precision[depth - 1]:.0f} % of the first {depth:,}" for depth in depths[:4] if depth
+    ]
+    if shares:
+        lines.append(f"Suggestions, likeliest first: {len(found):,}. Expected to be right: {', '.join(shares)}.")
+    order = [c for c in np.argsort(-counts.missing * judged, kind="stable")[:5] if counts.missing[c] >= 0.5]
+    listed = [f"'{found.classes[c]}' {counts.missing[c]:,.0f} (at most {counts.at_most[c]:,.0f})" for c in order]
+    if listed:
+        lines.append(f"Most are missing of {', '.join(listed)}.")
+    lost = [f"'{found.classes[c]}' ({counts.known[c]:,})" for c in np.flatnonzero(~judged)]
+    if lost:
+        lines.append(
+            f"Cannot be judged, so not in the list: {and_more(lost)}. In brackets: photos that carry it. It takes "
+            "three and more, whose looks tell them from the others."
+        )
+    if len(found.wrong):
+        lines.append(
+            f"Known tags whose photo looks less like the tag than an average photo: {len(found.wrong):,}, the most "
+            "doubtful first in a list of their own. Most of them are right all the same: look before you delete."
+        )
+    return "\n".join(lines)

@@ -15,18 +15,21 @@ from torch import Tensor
 
 from positively.data.loading import FeatureRows
 from positively.errors import LabelError, and_more
-from positively.labels import POSITIVE, UNKNOWN, States, check_states
+from positively.labels import UNKNOWN, States, check_states
 from positively.missing.asking import Pair, Question, Way, choose
-from positively.missing.audit import AuditDesign, Estimate, draw, estimate
+from positively.missing.audit import AuditDesign, Estimate, draw_audit, estimate_missing
 from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
 from positively.probe.basis import as_rows, row_blocks
-from positively.probe.labels import ProbeLabels, positives_of
+from positively.probe.labels import ProbeLabels
 from positively.probe.ridge import Ridge
 
 # λ before anything is known to choose it by.
 _FIRST_PENALTY = 1e-2
+
+# Share of right suggestions below which looking at them is hardly worth the time.
+_WORTH_ASKING = 0.1
 
 
 class ReviewModel:
@@ -64,12 +67,18 @@ class ReviewModel:
             raise LabelError(f"States (and flags of reviewed ones) are photos × {len(classes)} classes.")
         self._seed = seed
         self._ridge: Ridge = decompose(features, len(given), groups=groups, landmarks=landmarks, seed=seed)[0]
-        before = np.where(flags, UNKNOWN, given).astype(np.int8) if flags is not None else given
-        labels = [Labels(before[:, index].copy(), given[:, index].copy()) for index in range(len(classes))]
+        rows, columns = np.nonzero(np.zeros(given.shape) if flags is None else flags * given)
+        answered = given[rows, columns]
+        given[rows, columns] = UNKNOWN
+        labels = [Labels.blank(column.copy()) for column in given.T]
         self._writing, self._renewing = threading.RLock(), threading.Lock()
         self._columns: tuple[Column, ...]
         self._fit, self._columns = self._renewed(_checked(classes), labels)
-        self.audit = audit if audit is not None else draw(self._columns, seed)
+        if len(rows):
+            self.answer(rows, columns, answered)
+            self.renew()
+        self._put_off: frozenset[Pair] = frozenset()
+        self.audit = audit if audit is not None else draw_audit(self._columns, seed)
 
     # What is known.
 
@@ -77,6 +86,11 @@ class ReviewModel:
     def classes(self) -> list[str]:
         """Names of the classes; :meth:`add_class` adds to them."""
         return [column.name for column in self._columns]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The classes as they are at this moment; an answer does not change what was taken before it."""
+        return self._columns
 
     def states(self, column: int) -> States:
         """(N,) states of a class."""
@@ -115,24 +129,29 @@ class ReviewModel:
             column: One class; all by default.
             skip: Pairs (row, column) that the user put off. The audit then leaves them out of its estimate.
         """
+        self._put_off |= skip  # union: whoever asks with no pair put off does not bring the others back
         return choose(way, self._columns, self.audit, count, column, skip)
 
     def estimate(self, column: int | None = None) -> Estimate | None:
         """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough."""
-        return estimate(self.audit, self._columns, column)
+        return estimate_missing(self.audit, self._columns, column, self._put_off)
 
     def advice(self) -> str:
-        """Whether to go on, and what is left."""
+        """Whether to go on, and what is left, in a sentence or two."""
         columns = self._columns
         if not columns:
             return "Choose a few photos that share something, and name it: it is then found in all the others."
-        next_ones = self.ask("likeliest", 50)
-        right = sum(question.probability for question in next_ones)
+        asked = choose("likeliest", columns, self.audit, 50, None, self._put_off)
+        if not asked:
+            return "Nothing is left to ask."
         found = self.estimate()
-        text = f"Of the next {len(next_ones)} about {right:.0f} will be right"
+        right = sum(question.probability for question in asked)
+        right = right if found is None else min(right, found.missing)
+        text = f"Of the next {len(asked)} about {right:.0f} will be right"
+        text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
             left = sum(column.missing for column in columns)
-            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows."
+            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: the audit can check."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
     # What changes.
@@ -154,7 +173,8 @@ class ReviewModel:
             changed = list(self._columns)
             for index in np.unique(column).tolist():
                 own = column == index
-                labels = changed[index].labels.changed(row[own], state[own].astype(np.int8))
+                old = changed[index]
+                labels = old.labels.changed(row[own], state[own].astype(np.int8), old.surprise(row[own]))
                 changed[index] = self._updated(changed[index], labels)
             self._columns = tuple(changed)
 
@@ -167,7 +187,7 @@ class ReviewModel:
             before = np.zeros(len(self._ridge.weights), dtype=np.int8)
             examples = np.zeros(len(before), dtype=np.bool_)
             examples[chosen] = True
-            labels = Labels(before, np.where(examples, POSITIVE, before).astype(np.int8), examples)
+            labels = Labels(before, examples.astype(np.int8), np.ones(len(before), dtype=np.float32), examples)
             self._columns = (*self._columns, self._new(name, labels))
             return len(self._columns) - 1
 
@@ -196,7 +216,7 @@ class ReviewModel:
     def start_audit(self) -> None:
         """Draw a new audit from what is unknown now, classes added since the last one included."""
         with self._writing:
-            self.audit = draw(self._columns, self._seed)
+            self.audit = draw_audit(self._columns, self._seed)
 
     def scores(self, features: FeatureRows) -> npt.NDArray[np.float32]:
         """Scores B×C of new photos by the labels as they are now."""
@@ -214,14 +234,15 @@ class ReviewModel:
         """λ, scores and probabilities by these labels."""
         if not names:
             return Fit(self._ridge, _FIRST_PENALTY), ()
-        states, reviewed = (np.stack([getattr(one, kind) for one in labels], axis=1) for kind in ("states", "reviewed"))
+        states = np.stack([one.states for one in labels], axis=1)
+        reviewed = np.stack([one.reviewed * one.surprise for one in labels], axis=1)
         probe = Probe(ProbeLabels(states, reviewed), self._ridge, step=ONE_STEP, seed=self._seed)
-        columns = []
+        fit, columns = Fit(self._ridge, probe.kernel.penalty), []
         for index, (name, one) in enumerate(zip(names, labels, strict=True)):
             scores = probe.held_out_scores(np.array([index]))[:, 0].copy()
             calibration = probe.calibration.take(np.array([index])) if one.at_random else calibrate_review(scores, one)
-            columns.append(Column(name, one, scores, calibration).ready())
-        return Fit(self._ridge, probe.kernel.penalty), tuple(columns)
+            columns.append(Column(name, one, scores, calibration, fit.influence).ready())
+        return fit, tuple(columns)
 
     def _carried(self, fresh: Column | None, column: Column) -> Column:
         """A column as it is now, with what was found anew."""
@@ -234,18 +255,23 @@ class ReviewModel:
         base = column.base or column
         if labels.equals(base.labels):
             return base
-        return Column(column.name, labels, self._fit.scores(labels), column.calibration, base).ready()
+        # More positives, higher scores: what they mean was found at the level they had.
+        level = np.float32(base.labels.level / labels.level if base.labels.level and labels.level else 1.0)
+        scores = level * self._fit.scores(labels)
+        return Column(column.name, labels, scores, column.calibration, self._fit.influence, base).ready()
 
     def _new(self, name: str, labels: Labels) -> Column:
         scores = self._fit.scores(labels)
-        return Column(name, labels, scores, calibrate_review(scores, labels)).ready()
+        return Column(name, labels, scores, calibrate_review(scores, labels), self._fit.influence).ready()
 
     def _check(self, rows: Rows, columns: Rows) -> None:
         """Both must be there."""
         for what, places, count in (("photos", rows, len(self._ridge.weights)), ("tags", columns, len(self._columns))):
             wrong = places[(places < 0) | (places >= count)]
             if len(wrong):
-                raise LabelError(f"There are {count} {what}, counted from 0; there is no number {and_more(wrong)}.")
+                raise LabelError(
+                    f"There are {count} {what}, counted from 0; there is no number {and_more(wrong.tolist())}."
+                )
 
 
 class Fit:
@@ -254,16 +280,18 @@ class Fit:
     def __init__(self, ridge: Ridge, penalty: float) -> None:
         self._ridge, self.penalty = ridge, penalty
         self._left_out = ridge.left_out(penalty).hold()
+        self.influence = ridge.influence(penalty).cpu().numpy()
 
     def moments(self, labels: Labels) -> Tensor:
         """Of one class."""
-        rows = np.flatnonzero(labels.states == POSITIVE)
-        return self._ridge.target_moments(rows, np.ones(len(rows), dtype=np.float32))
+        rows = np.flatnonzero(labels.targets)
+        return self._ridge.target_moments(rows, torch.from_numpy(labels.targets[rows]).to(self._ridge.weights.device))
 
     def scores(self, labels: Labels) -> npt.NDArray[np.float32]:
         """(N,) scores of one class, each without the photo's own label: one product."""
         fits = self._ridge.scores(self.moments(labels)[:, None], self.penalty)
-        return self._left_out(fits, positives_of(labels.states[:, None], fits.device))[:, 0].cpu().numpy()
+        targets = torch.from_numpy(labels.targets).to(fits.device)
+        return self._left_out(fits, targets[:, None])[:, 0].cpu().numpy()
 
 
 def _checked(classes: Sequence[str]) -> list[str]:

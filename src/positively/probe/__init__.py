@@ -3,6 +3,19 @@
 from positively.probe.basis import Basis, Kernel
 from positively.probe.fitting import LANDMARKS, WIDTH, decompose, fit
 from positively.probe.probe import Probe
+from positively.probe.series import find_series
 from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
 
-__all__ = ["LANDMARKS", "ONE_STEP", "SOFT_STEPS", "WIDTH", "Basis", "Kernel", "Probe", "Step", "decompose", "fit"]
+__all__ = [
+    "LANDMARKS",
+    "ONE_STEP",
+    "SOFT_STEPS",
+    "WIDTH",
+    "Basis",
+    "Kernel",
+    "Probe",
+    "Step",
+    "decompose",
+    "find_series",
+    "fit",
+]

@@ -48,7 +48,8 @@ def fit(
         groups: (N,) images of equal value (copies, a series) never vouch for one another.
         sample_weight: (N,) weight of each image in the fit. Ranks and probabilities count every image of weight above 0
             once.
-        reviewed: N×C flags of labels that a person gave because of a score: they are not known at random.
+        reviewed: N×C flags of labels that a person gave because of a score: they are not known at random. Numbers
+            between 0 and 1 say how much each rejected pair counts.
         landmarks: How many images the kernel compares with; more than there are means all.
         width: The kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²).
         step: The last step, if it is not to be chosen.

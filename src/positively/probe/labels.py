@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy import sparse
-from torch import Tensor
 
 from positively.errors import LabelError
-from positively.labels import POSITIVE, States, check_states
+from positively.labels import NEGATIVE, POSITIVE, States, check_states
 from positively.randomness import random_stream
 
 # Images × classes of one block: half a gigabyte in single precision.
@@ -24,7 +22,8 @@ class ProbeLabels:
 
     Args:
         states: N×C of +1 positive, 0 unknown, −1 negative: an array, a tensor or a scipy sparse matrix.
-        reviewed: N×C flags of pairs that a person judged because of their score; none unless told.
+        reviewed: N×C flags of pairs that a person judged because of their score; none unless told. Numbers between 0
+            and 1 say how much each rejected pair counts: a no where nobody expected a yes teaches nothing.
     """
 
     def __init__(self, states: Any, reviewed: Any = None) -> None:
@@ -40,14 +39,15 @@ class ProbeLabels:
             raise LabelError(f"States are images × classes, one of each at least, not an array of shape {shape}.")
         self.shape: tuple[int, int] = (shape[1], shape[0]) if self._is_sparse else (shape[0], shape[1])
         # By class: few classes are ever reviewed, and few pairs of them.
-        self._reviewed: dict[int, set[int]] = {}
+        self._reviewed: dict[int, dict[int, float]] = {}
         if reviewed is not None:
             flags = reviewed.toarray() if sparse.issparse(reviewed) else np.asarray(reviewed)
             if flags.shape != self.shape:
                 raise LabelError(f"Reviewed labels are flags of shape {self.shape}, as the states, not {flags.shape}.")
             rows, classes = np.nonzero(flags)
-            for row, index in zip(rows.tolist(), classes.tolist(), strict=True):
-                self._reviewed.setdefault(index, set()).add(row)
+            weights = flags[rows, classes].astype(np.float64)
+            for row, index, weight in zip(rows.tolist(), classes.tolist(), weights.tolist(), strict=True):
+                self._reviewed.setdefault(index, {})[row] = weight
 
     def blocks(self, arrays: int = 1, classes: npt.NDArray[np.int64] | None = None) -> Iterator[npt.NDArray[np.int64]]:
         """Indices of the classes (or of some), as many at a time as so many arrays N×K of them fit into memory."""
@@ -64,12 +64,17 @@ class ProbeLabels:
         chosen: States = self._states[:, classes]
         return chosen
 
-    def reviewed(self, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """N×K flags of some classes."""
-        flags = np.zeros((self.shape[0], len(classes)), dtype=np.bool_)
+    def reviewed(self, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """N×K weights of reviewed pairs of some classes, 0 of all others."""
+        weights = np.zeros((self.shape[0], len(classes)), dtype=np.float32)
         for column, index in enumerate(classes.tolist()):
-            flags[list(self._reviewed.get(index, ())), column] = True
-        return flags
+            marks = self._reviewed.get(index, {})
+            weights[list(marks), column] = list(marks.values())
+        return weights
+
+    def targets(self, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """N×K targets of the first step."""
+        return targets_of(self.states(classes), self.reviewed(classes))
 
     def change(self, rows: npt.NDArray[np.int64], states: States, reviewed: bool) -> npt.NDArray[np.int64]:
         """Set states K×C of some rows, the last one of a row that is named twice; returns the classes that changed."""
@@ -84,14 +89,26 @@ class ProbeLabels:
         for place, index in zip(*(part.tolist() for part in places), strict=True):
             row = int(rows[place])
             self._states[(index, row) if self._is_sparse else (row, index)] = states[place, index]
-            marks = self._reviewed.setdefault(index, set())
-            (marks.add if reviewed and states[place, index] else marks.discard)(row)
+            marks = self._reviewed.setdefault(index, {})
+            marks.pop(row, None)
+            if reviewed and states[place, index]:
+                marks[row] = 1.0
         return np.unique(places[1])
 
 
-def positives_of(states: States, device: torch.device) -> Tensor:
-    """1 where a class is a known positive, else 0: targets of the first step."""
-    return torch.from_numpy((states == POSITIVE).astype(np.float32)).to(device)
+def targets_of(states: States, reviewed: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """Targets of the first step: 1 for a known positive, ½ and up to −½ for pairs a person accepted and rejected.
+
+    An unknown label has the target 0, which is its mean over those that are missing and those that are absent; an
+    answer takes it up or down from there. All answers come from where scores are high: at full weight they would
+    outvote the labels known at random.
+
+    Args:
+        states: States of any shape.
+        reviewed: Weights of pairs that a person reviewed, 0 of all others (see :class:`ProbeLabels`).
+    """
+    answered = np.where(states == POSITIVE, 0.5, -0.5 * reviewed * (states == NEGATIVE))
+    return np.where(reviewed > 0, answered, states == POSITIVE).astype(np.float32)
 
 
 def label_folds(

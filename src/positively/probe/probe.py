@@ -25,9 +25,9 @@ from positively.errors import ConfigError, LabelError
 from positively.labels import POSITIVE, UNKNOWN, check_states
 from positively.probe.basis import as_rows, row_blocks
 from positively.probe.choice import choose_penalty
-from positively.probe.labels import ProbeLabels, positives_of
+from positively.probe.labels import ProbeLabels
 from positively.probe.ridge import Ridge
-from positively.probe.soft import ONE_STEP, SOFT_STEPS, Fold, Step, fold_scores, soft_folds, soft_part
+from positively.probe.soft import ONE_STEP, SOFT_STEPS, Fold, Step, fold_scores, level_of, soft_folds, soft_part
 from positively.randomness import random_stream
 
 Classes = npt.NDArray[np.int64]
@@ -115,6 +115,16 @@ class Probe:
             self._stale -= set(stale.tolist())
         return self.kernel.held_out[:, classes].cpu().numpy()
 
+    def first_scores(self, classes: Classes) -> Scores:
+        """Exact leave-one-out scores of some classes after the first step, whatever follows it.
+
+        They order unknown labels better than those of a soft step, and ``first`` says what they mean.
+        """
+        if self.step == ONE_STEP:
+            return self.held_out_scores(classes)
+        moments, hard = self._first_moments[:, classes], self._hard(classes)
+        return self.kernel.ridge.held_out_scores(moments, hard, self.kernel.penalty).cpu().numpy()
+
     def set_penalty(self, penalty: float) -> None:
         """Shrink by this λ, found by other means; what scores mean is then to be found by other means too."""
         self.kernel.penalty, self.kernel.held_out = penalty, None
@@ -170,8 +180,8 @@ class Probe:
             solution.penalty = self._choose_penalty(solution)
         self.step = ONE_STEP
         self._calibrate()
-        self.first = self.kernel.calibration
-        """What the scores of the first step mean."""
+        self.first, self.first_summary = self.kernel.calibration, self.kernel.summary
+        """What the scores of the first step mean, and their summary."""
         self._first_moments = self.kernel.moments
         self.step = self._choose_step() if self._asked_step is None else self._asked_step
         if self.step != ONE_STEP:
@@ -184,7 +194,7 @@ class Probe:
         return [self.kernel] if self.linear is None else [self.kernel, self.linear]
 
     def _hard(self, classes: Classes) -> Tensor:
-        return positives_of(self.labels.states(classes), self.kernel.ridge.weights.device)
+        return torch.from_numpy(self.labels.targets(classes)).to(self.kernel.ridge.weights.device)
 
     def _choose_penalty(self, solution: Solution) -> float:
         """λ by all images, or (large tables) by a sample of them, and some positives of every class."""
@@ -193,8 +203,10 @@ class Probe:
         ridge = solution.ridge if is_all else solution.ridge.part(rows)
         blocks = list(self.labels.blocks())
         states = np.concatenate([self.labels.states(classes)[rows] for classes in blocks], axis=1)
+        targets = np.concatenate([self.labels.targets(classes)[rows] for classes in blocks], axis=1)
         together = np.concatenate([self._together(classes)[rows] for classes in blocks], axis=1)
-        known, hard = self._counts(), positives_of(states, ridge.weights.device)
+        known = np.concatenate([self._support(classes).sum(axis=0) for classes in blocks])
+        hard = torch.from_numpy(targets).to(ridge.weights.device)
 
         def held_out(penalty: float) -> npt.NDArray[np.floating]:
             scores = ridge.held_out_scores(solution.moments, hard, penalty).cpu().numpy()
@@ -223,13 +235,17 @@ class Probe:
         return rows, (reference & counted)[rows]
 
     def _together(self, classes: Classes) -> npt.NDArray[np.int64]:
-        """N×K known positives that are left out together with an image, itself among them."""
-        groups = self.kernel.ridge.groups
+        """N×K halves of known positives that are left out together with an image, its own among them."""
+        groups, support = self.kernel.ridge.groups, self._support(classes)
         if groups is None:
-            return np.ones((self.labels.shape[0], len(classes)), dtype=np.int64)
-        positive = self._positives(classes).astype(np.int64)
+            return support
         members = sparse.csr_array((np.ones(len(groups), np.int64), (groups, np.arange(len(groups)))))
-        return np.asarray(members @ positive)[groups]
+        return np.asarray(members @ support)[groups]
+
+    def _support(self, classes: Classes) -> npt.NDArray[np.int64]:
+        """N×K known positives of images that count, in halves: a reviewed one is half of one."""
+        halves = (2 * self.labels.targets(classes)).clip(0).astype(np.int64)
+        return halves * self._counted[:, None]
 
     def _counts(self) -> npt.NDArray[np.int64]:
         """Known positives of each class."""
@@ -286,14 +302,13 @@ class Probe:
     def _fold_scores(self, solution: Solution, classes: Classes, steps: tuple[Step, ...]) -> list[Tensor]:
         hard = self._hard(classes)
         soft = self._soft(classes, hard)
-        weights = self.kernel.ridge.weights[:, None]
-        means = [(weights * (hard + step.strength * soft)).sum(0) for step in steps]
+        means = [level_of(hard + step.strength * soft, self.kernel.ridge.weights) for step in steps]
         return fold_scores(solution.ridge, solution.penalty, self._folds(classes), means, steps)
 
     def _folds(self, classes: Classes) -> Iterator[Fold]:
         ridge, states = self.kernel.ridge, self.labels.states(classes)
-        first = self.first.take(classes)
-        return soft_folds(ridge, self.kernel.penalty, first, states, classes, ridge.groups, self.seed)
+        first, reviewed = self.first.take(classes), self.labels.reviewed(classes)
+        return soft_folds(ridge, self.kernel.penalty, first, states, reviewed, classes, ridge.groups, self.seed)
 
     def _held_out(self, solution: Solution, classes: Classes) -> Tensor:
         if self.step != ONE_STEP:
@@ -321,10 +336,10 @@ class Probe:
         """Out-of-sample scores of the images that count."""
         values, states = scores.cpu().numpy(), self.labels.states(classes)
         if not is_levelled:
-            known = self._positives(classes).sum(axis=0)
+            known = self._support(classes).sum(axis=0)
             values = level_positives(values, states, known, self._together(classes))
         counted, reviewed = self._counted, self.labels.reviewed(classes)
-        return summarize(values[counted], states[counted], reviewed[counted], leave_one_out=False)
+        return summarize(values[counted], states[counted], reviewed[counted] > 0, leave_one_out=False)
 
     @property
     def _counted(self) -> npt.NDArray[np.bool_]:

@@ -95,22 +95,30 @@ class Ridge:
         hats = (self._hat(members, penalty) for sized in self._group_rows for members in self._split(sized))
         return LeftOut(self.leverage(penalty), hats)
 
-    def target_moments(self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.float32]) -> Tensor:
+    def target_moments(self, rows: npt.NDArray[np.int64], targets: Tensor) -> Tensor:
         """:meth:`moments` (R+1) of one class whose targets are 0 everywhere but in a few rows."""
         chosen = torch.from_numpy(rows).to(self.weights.device)
-        weighted = torch.from_numpy(targets).to(self.weights.device) * self.weights[chosen].float()
-        return torch.cat([self._coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
+        weighted = targets * self.weights[chosen].float()
+        return torch.cat([self.coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
 
     def leverage(self, penalty: float) -> Tensor:
         """h_i of all images, (N,)."""
         if penalty not in self._leverages:
-            scale = (1 / (self.basis.eigenvalues + penalty)).float()
-            parts = [coordinates.square() @ scale for _, coordinates in self._blocks()]
-            own = torch.cat([*parts, scale.new_empty(0)])
-            self._leverages[penalty] = (1 + gather_rows(own)) * self.weights.float()
+            own = self._lengths(1 / (self.basis.eigenvalues + penalty))
+            self._leverages[penalty] = (1 + own) * self.weights.float()
         return self._leverages[penalty]
 
-    def _coordinates(self, rows: Tensor) -> Tensor:
+    def influence(self, penalty: float) -> Tensor:
+        """How far the target of each image moves the fits of all, (N,): Σ_j s_j (∂f_j / ∂t_i)²."""
+        moved = self._lengths(self.basis.eigenvalues / (self.basis.eigenvalues + penalty).square())
+        return (1 + moved) * self.weights.float().square()
+
+    def _lengths(self, scale: Tensor) -> Tensor:
+        """Σ_j scale_j z_ij² of all images, (N,)."""
+        parts = [coordinates.square() @ scale.float() for _, coordinates in self._blocks()]
+        return gather_rows(torch.cat([*parts, torch.empty(0, device=scale.device)]))
+
+    def coordinates(self, rows: Tensor) -> Tensor:
         """Coordinates of any rows of the table."""
         if self._cached is not None and len(self._cached) == len(self.weights):
             return self._cached[rows]
@@ -122,7 +130,7 @@ class Ridge:
 
     def _hat(self, members: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
         """Groups of one size, members G×S, and how each image's label moves the fits of its group, G×S×S."""
-        coordinates = self._coordinates(members.flatten()).double().reshape(*members.shape, -1)
+        coordinates = self.coordinates(members.flatten()).double().reshape(*members.shape, -1)
         hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.mT + 1
         return members, hat * self.weights[members][:, None, :]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from positively.calibration import Calibration
 from positively.labels import POSITIVE, UNKNOWN, States
-from positively.probe.labels import label_folds, positives_of
+from positively.probe.labels import label_folds, targets_of
 from positively.probe.ridge import Ridge
 
 FOLDS = 5
@@ -59,6 +59,7 @@ def soft_folds(
     penalty: float,
     calibration: Calibration,
     states: States,
+    reviewed: npt.NDArray[np.float32],
     classes: npt.NDArray[np.int64],
     groups: npt.NDArray[np.int64] | None,
     seed: int,
@@ -70,6 +71,7 @@ def soft_folds(
         penalty: Its λ.
         calibration: Of the first step's scores, for these classes.
         states: States N×K of these classes.
+        reviewed: Weights of those that a person gave because of a score.
         classes: Their indices.
         groups: Images that must not vouch for one another.
         seed: Seed of the folds.
@@ -80,12 +82,17 @@ def soft_folds(
         hidden = fold_of == fold
         seen = np.where(hidden, UNKNOWN, states).astype(np.int8)
         share = np.maximum((seen == POSITIVE).sum(axis=0) / known, 1e-3)
-        hard = positives_of(seen, ridge.weights.device)
+        hard = torch.from_numpy(targets_of(seen, reviewed)).to(ridge.weights.device)
         scores = ridge.held_out_scores(ridge.moments(hard), hard, penalty)
         level = torch.from_numpy(share).float().to(scores.device)
         # Fewer known positives: lower scores, and fewer of the positives are known.
         fewer = replace(calibration, label_frequency=calibration.label_frequency * share)
         yield Fold(hidden, hard, soft_part(fewer, scores / level, seen))
+
+
+def level_of(targets: Tensor, weights: Tensor) -> Tensor:
+    """How high scores of each class stand, (K,): the mean of its targets, of those above 0."""
+    return (weights[:, None] * targets.clamp_min(0)).sum(0)
 
 
 def fold_scores(
@@ -97,7 +104,7 @@ def fold_scores(
         ridge: The regression that is fitted to the folds' targets.
         penalty: λ of its first step.
         folds: From :func:`soft_folds`.
-        means: (K,) for each step, mean of the targets when nothing is hidden: scores are brought to that level.
+        means: (K,) for each step, their level when nothing is hidden: scores are brought to it.
         steps: What is compared.
     """
     blank = [torch.zeros((), device=ridge.weights.device)] * len(steps)
@@ -110,7 +117,7 @@ def fold_scores(
             moments = hard + step.strength * soft
             targets = fold.hard + step.strength * fold.soft
             scores = ridge.held_out_scores(moments, targets, step.factor * penalty)
-            scores = scores * (mean / moments[-1].clamp_min(1e-12)).float()
+            scores = scores * (mean / level_of(targets, ridge.weights).clamp_min(1e-12)).float()
             means_of_folds[place] = means_of_folds[place] + scores / FOLDS
             own[place] = torch.where(hidden, scores, own[place])
     return [torch.where(known, hidden, seen) for hidden, seen in zip(own, means_of_folds, strict=True)]

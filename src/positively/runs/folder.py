@@ -24,9 +24,10 @@ from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from positively.calibration import CalibratedScores
+from positively.calibration import CalibratedScores, OutOfSample
 from positively.errors import RunError, option
 from positively.files import is_temporary, write_json, write_text, write_with
+from positively.labels import States
 from positively.runs.locking import LOCK, lock_folder, make_folder, unlock_folder
 
 FORMAT = 1
@@ -80,9 +81,9 @@ class RunFolder:
         """Raise if the folder holds anybody else's files, or a run that is not to be resumed."""
         if not self.path.exists():
             return
-        if not self._holds_run() and not self._is_free():
+        if not self.holds_run and not self._is_free():
             raise RunError(f"{self.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}.")
-        if self._holds_run() and not resume:
+        if self.holds_run and not resume:
             raise RunError(
                 f"{self.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
                 f"folder with {option('out', 'DIR')}."
@@ -110,8 +111,9 @@ class RunFolder:
         """Whether there is nothing but empty folders, the lock, and what a kill left half written."""
         return all(path.is_dir() or path.name == LOCK or is_temporary(path) for path in self.path.rglob("*"))
 
-    def _holds_run(self) -> bool:
-        """Other programs have a config.yaml too; only a run has both of these."""
+    @property
+    def holds_run(self) -> bool:
+        """Whether there is a run: other programs have a config.yaml too; only a run has both of these."""
         return self.checkpoint.exists() or (self.config.exists() and self.environment.exists())
 
     @property
@@ -184,21 +186,28 @@ class RunFolder:
         except (SafetensorError, KeyError):
             raise RunError(f"{self.calibration} is damaged, or has nothing about head '{head}'.") from None
 
-    def write_out_of_sample(self, scores: npt.NDArray[np.float32], states: npt.NDArray[np.int8]) -> None:
-        """Write scores N×C of labels that did not shape them, and these labels, in the order of the images' file."""
+    def write_out_of_sample(self, found: OutOfSample, states: States) -> None:
+        """Write scores by labels that did not shape them, and these labels, in the order of the images' file."""
         arrays: dict[str, npt.NDArray[Any]] = {
-            "scores": np.ascontiguousarray(scores),
+            "scores": np.ascontiguousarray(found.scores),
             "states": np.ascontiguousarray(states),
+            **found.calibrated.to_arrays("calibrated"),
         }
         write_with(self.out_of_sample, lambda temporary: save_file(arrays, temporary))
 
-    def read_out_of_sample(self) -> tuple[list[str], npt.NDArray[np.float32]] | None:
-        """Images of the run and their out-of-sample scores, if it has any."""
+    def read_out_of_sample(self) -> tuple[list[str], States, OutOfSample] | None:
+        """Images of the run, their label states and out-of-sample scores, if it has any."""
         if not self.out_of_sample.exists():
             return None
-        scores = load_file(self.out_of_sample)["scores"]
+        try:
+            arrays = load_file(self.out_of_sample)
+            found = OutOfSample(arrays["scores"], CalibratedScores.from_arrays("calibrated", arrays))
+            states: States = arrays["states"]
+        except (SafetensorError, KeyError):
+            again = option("resume", "auto")
+            raise RunError(f"{self.out_of_sample} is damaged. Train the run again, with {again} it is quick.") from None
         with self.images.open(encoding="utf-8", newline="") as file:  # copies have one hash, so that names count here
-            return [row["image"] for row in csv.DictReader(file)][: len(scores)], scores
+            return [row["image"] for row in csv.DictReader(file)][: len(states)], states, found
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last checkpoint in one step."""

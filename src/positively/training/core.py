@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import CalibratedScores, choose_thresholds, few_positives
+from positively.calibration import CalibratedScores, OutOfSample, choose_thresholds, few_positives
 from positively.errors import ConfigError, TableError, option
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
@@ -89,7 +89,7 @@ class Training:
         """The epoch whose weights are used."""
         self.calibrated: dict[str, CalibratedScores] = {}
         """What scores mean, by head, if the method can tell."""
-        self.out_of_sample: npt.NDArray[np.float32] | None = None
+        self.out_of_sample: OutOfSample | None = None
         """Scores of the training images, then of those held out, each by labels other than its own."""
 
     @property

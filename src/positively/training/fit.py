@@ -86,7 +86,7 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         folder.write_calibration(training.calibrated)
     if training.out_of_sample is not None:
         states = np.concatenate([training.train.states(), training.holdout.states()])
-        folder.write_out_of_sample(training.out_of_sample, states[: len(training.out_of_sample)])
+        folder.write_out_of_sample(training.out_of_sample, states[: len(training.out_of_sample.scores)])
     labels = f"{learned.total(POSITIVE):,} positive labels of {len(learned.classes)} classes"
     trained_on = f"{len(learned):,} images with {labels}"
     if len(learned) > len(training.train):

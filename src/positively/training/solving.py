@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from positively.calibration import (
     FEWEST_POSITIVES,
     CalibratedScores,
+    OutOfSample,
     Summary,
     calibrate_summary,
     pooled_log_rank,
@@ -35,7 +36,7 @@ _FEWEST_POSITIVES = 20
 _LEAST_GAIN = 0.02
 
 
-def solve_head(training: Training) -> tuple[dict[str, CalibratedScores], npt.NDArray[np.float32] | None]:
+def solve_head(training: Training) -> tuple[dict[str, CalibratedScores], OutOfSample | None]:
     """Replace the head of a trained network by the closed form's, if held-out positives rank higher by it.
 
     The network has seen the labels of the training images, so that leave-one-out on its features would leak: λ, the
@@ -103,7 +104,8 @@ def solve_head(training: Training) -> tuple[dict[str, CalibratedScores], npt.NDA
         "kernel": CalibratedScores(probe.kernel.calibration, found[best]),
         "linear": CalibratedScores(plain, network),
     }
-    return calibrated, np.concatenate([probe.loo_scores, probe.scores(held_out)])
+    scores = np.concatenate([probe.loo_scores, probe.scores(held_out)])
+    return calibrated, OutOfSample(scores, calibrated["kernel"])
 
 
 def _summary(scores: npt.NDArray[np.float32], states: States) -> Summary:

@@ -1,0 +1,117 @@
+"""The review simulated on hidden truth: 2,000 answers by each way of asking, and how often the audit's interval holds.
+
+Photos of coco-mini and VOC 2007 with 30 % of their tags known. Rows are ways of asking; ``fixed`` asks in the order of
+the start, with retraining only when it is looked at, ``random`` takes any unknown pair.
+
+Run as ``python -m benchmarks.loop FOLDER WEIGHTS --out FIGURES`` from the root of the project; the first two are those
+of ``benchmarks.logistic``. ``--answers 200 --simulations 20`` is a quick look.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.logistic import read_tables
+from positively.metrics import mean_average_precision
+from positively.missing import ReviewModel, audit_coverage, simulate
+from positively.missing.simulate import POLICIES, Coverage, Progress
+from positively.report.figures import COLORS, MARKERS, add_legend, new_figure, save_figure
+
+KNOWN = 0.3
+NAMES = {
+    "likeliest": "likeliest first",
+    "teaching": "what teaches most",
+    "mixed": "the page's mix",
+    "random": "at random",
+    "fixed": "likeliest, no updates",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("weights")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--answers", type=int, default=2000)
+    parser.add_argument("--simulations", type=int, default=200)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    tables = read_tables(options.folder, options.weights)
+    for name in ("coco-mini", "voc2007"):
+        features, truth, test, test_truth = tables[name]
+        known = np.random.default_rng(0).random(truth.shape) < KNOWN
+        states = np.where(known & (truth == 1), 1, 0).astype(np.int8)
+        classes = [str(index) for index in range(truth.shape[1])]
+
+        def start(features=features, states=states, classes=classes) -> ReviewModel:
+            return ReviewModel(features, states, classes)
+
+        def quality(model: ReviewModel, test=test, test_truth=test_truth) -> float:
+            return 100 * mean_average_precision(model.scores(test), test_truth)
+
+        curves = {}
+        for policy in POLICIES:
+            curves[policy] = simulate(start(), truth, policy, options.answers, quality=quality)
+            print(f"  {name}, {policy}: {curves[policy][-1]}", flush=True)
+        print(table(name, curves), flush=True)
+        print(coverage_table(audit_coverage(start(), truth, simulations=options.simulations)), flush=True)
+        draw(name, curves, options.out)
+
+
+def table(name: str, curves: dict[str, list[Progress]]) -> str:
+    """Tags found, mAP on other photos, and the error of the count, after a quarter, half and all of the answers."""
+    points = curves[POLICIES[0]]
+    places = [len(points) // 4, len(points) // 2, len(points) - 1]
+    first = points[0]
+    lines = [
+        f"\n{name}: {first.missing:,} tags hidden; mAP {first.quality:.1f} before the first answer, "
+        f"{first.expected / first.missing - 1:+.0%} in the count of missing tags\n",
+        "| asking |" + "".join(f" found at {points[place].answers:,} |" for place in places)
+        + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " count by model | by audit |",
+        "|---|" + "---:|" * (2 * len(places) + 2),
+    ]  # fmt: skip
+    for policy, curve in curves.items():
+        last = curve[-1]
+        found = " | ".join(f"{curve[place].found:,}" for place in places)
+        quality = " | ".join(f"{curve[place].quality:.1f}" for place in places)
+        audit = last.estimate
+        checked = "" if audit is None else f"{audit.missing:,.0f} ({audit.low:,.0f}–{audit.high:,.0f})"
+        lines.append(
+            f"| {NAMES[policy]} | {found} | {quality} | {last.expected:,.0f} of {last.missing:,} | {checked} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def coverage_table(rows: list[Coverage]) -> str:
+    """How often the audit's 95 % interval held."""
+    lines = ["| audit answers | held | mean error | typical error | mean width | held, single tags |", "|---:|" * 6]
+    lines[1] = "|" + "---:|" * 6
+    for row in rows:
+        lines.append(
+            f"| {row.answers} | {row.held:.1%} | {row.bias:+.1%} | {row.error:.0%} | {row.width:.0%} "
+            f"| {row.class_held:.1%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def draw(name: str, curves: dict[str, list[Progress]], out: Path) -> None:
+    """Tags found and mAP against answers, a figure each."""
+    first = curves[POLICIES[0]][0]
+    for kind, ylabel in (("found", f"tags found of {first.missing:,} hidden"), ("quality", "mAP on other photos, %")):
+        figure, axes = new_figure(f"{name}, 30 % of the tags known", "answers", ylabel)
+        for place, (policy, curve) in enumerate(curves.items()):
+            axes.plot(
+                [point.answers for point in curve],
+                [getattr(point, kind) for point in curve],
+                color=COLORS[place],
+                marker=MARKERS[place],
+                markevery=4,
+                label=NAMES[policy],
+            )
+        add_legend(figure, axes)
+        save_figure(figure, out / f"loop-{name}-{kind}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""``positively missing``: the tags that are probably missing from a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from positively.cli.parsing import Parser, take
+from positively.data.options import READABLE, ReadOptions
+from positively.training.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
+
+if TYPE_CHECKING:
+    from jsonargparse import Namespace
+
+    from positively.labels import LabelTable
+    from positively.missing import MissingTags
+    from positively.missing.files import MissingFolder
+
+    Finding = tuple[MissingTags, LabelTable | None, Path | None, ReadOptions]
+
+# What is likelier than not stands in the table's column of its own.
+_LIKELY = 0.5
+
+
+def parser() -> Parser:
+    """Options of the verb."""
+    made = Parser(
+        "missing",
+        "TABLE|RUN",
+        "List every tag that a photo may lack, with the probability that it does, likeliest first; how many are "
+        "missing of each tag; and the tags that look wrong. No label is judged by a model that saw it. With a frozen "
+        "backbone (the default on a CPU) that takes seconds once features are stored; with --depth tail or finetune "
+        "one network is trained for each fold. A run that has such scores already needs nothing else.",
+    )
+    made.add_argument("source", type=str, help=f"{READABLE}; or a run folder")
+    made.add_argument(
+        "--out", type=str | None, default=None, help="folder; default: <table>-missing, or missing/ in the run folder"
+    )
+    made.add_argument("--format", type=Literal["csv", "parquet"], default="csv", help="of the lists")
+    made.add_argument("--at_least", type=float, default=0.05, help="list what is at least so probable; 0 lists all")
+    made.add_argument(
+        "--accept_above",
+        type=float | None,
+        default=None,
+        help="accept what is at least so probable, such as 0.95: the table is written with these tags among the "
+        "others, in place of a column of their own (which holds what is likelier than not)",
+    )
+    made.add_argument("--folds", type=int, default=5, help="trainings, where a network learns")
+    made.add_group(ReadOptions)
+    for group in (ModelOptions, MethodOptions, LearningOptions, MachineOptions):
+        made.add_group(group)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Find, print, write."""
+    values = parser().parse(arguments)
+    from positively.errors import ConfigError, option
+    from positively.missing.files import MissingFolder
+    from positively.runs.folder import RunFolder
+
+    for name in ("at_least", "accept_above"):
+        if values[name] is not None and not 0 <= values[name] <= 1:
+            raise ConfigError(f"{option(name, values[name])}: a probability lies between 0 and 1.")
+    if values.folds < 2:
+        raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
+    source = Path(values.source)
+    is_run = RunFolder(source).holds_run
+    folder = MissingFolder(values.out or (source / "missing" if is_run else f"{source.absolute().stem}-missing"))
+    found, table, read_from, reading = (
+        _find_in_run(source, values) if is_run else _find_in_table(source, values, folder)
+    )
+    files = folder.write(found, values.format, {"source": str(source)})
+    print(f"\n{found}\n\n{_first(found)}\n")
+    if table is not None and read_from is not None:
+        accept, above = values.accept_above is not None, values.accept_above or _LIKELY
+        out, count = folder.write_tags(found, table, read_from, reading, above, accept)
+        files.append(out)
+        where = "among the others" if accept else "in a column of their own, 'missing'"
+        print(f"{out} is the table with {count:,} tags more, {where}: those of probability {above:g} and above.")
+    print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
+    if not is_run:
+        print(f"Next: positively review {source} accepts and rejects them at the speed of a keystroke.")
+    return 0
+
+
+def _find_in_table(source: Path, values: Namespace, folder: MissingFolder) -> Finding:
+    from positively.data.reading import read_labels
+    from positively.logs import logger
+    from positively.missing import missing_in_table
+    from positively.models import find_backbone
+    from positively.registry import load_plugin
+    from positively.training.auto import check_config
+
+    config, reading = take(TrainConfig, values), take(ReadOptions, values)
+    if config.plugin:
+        load_plugin(config.plugin)
+    check_config(config)
+    if config.backbone != "auto":
+        find_backbone(config.backbone)
+    table, notes = read_labels(source, reading)
+    logger.info("\n".join(notes))
+    found = missing_in_table(table, config, at_least=values.at_least, folds=values.folds, store=folder.folds)
+    return found, table, source, reading
+
+
+def _find_in_run(source: Path, values: Namespace) -> Finding:
+    """What the run stored; its table is read again only to be written with the tags that were found."""
+    import yaml
+
+    from positively.data.reading import read_labels
+    from positively.errors import PositivelyError
+    from positively.logs import logger
+    from positively.missing import missing_in_run
+    from positively.options import kinds_of
+    from positively.predict import Run
+
+    run = Run(source)
+    found = missing_in_run(run, at_least=values.at_least)
+    config = yaml.safe_load(run.folder.config.read_text(encoding="utf-8"))
+    reading = ReadOptions(**{name: config[name] for name in kinds_of(ReadOptions) if name in config})
+    if values.images is not None:
+        reading = replace(reading, images=values.images)
+    try:
+        table, _ = read_labels(config["table"], replace(reading, verify=False), classes=run.classes)
+    except (PositivelyError, KeyError) as error:
+        reason = error.message if isinstance(error, PositivelyError) else "the run was not trained from a file."
+        logger.warning(f"The table of the run is not written with its missing tags: {reason}")
+        return found, None, None, reading
+    return found, table, Path(config["table"]), reading
+
+
+def _first(found: MissingTags, count: int = 10, each: int = 2) -> str:
+    """The first suggestions, not all of one tag."""
+    shown: list[str] = []
+    listed: Counter[str] = Counter()
+    for suggestion in found:
+        if len(shown) == count or suggestion.value < _LIKELY:
+            break
+        if listed[suggestion.tag] < each:
+            listed[suggestion.tag] += 1
+            shown.append(f"{suggestion.value:6.2f}  {suggestion.tag:<20} {suggestion.image}")
+    return "\n".join(["The likeliest, two of a tag at most:", *shown]) if shown else "Nothing is likelier than not."

@@ -1,0 +1,127 @@
+"""The list of missing tags as files in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.data.options import ReadOptions
+from positively.data.writing import WRITABLE, write_table
+from positively.errors import FileError, option
+from positively.files import is_temporary, write_json, write_with
+from positively.labels import POSITIVE, LabelTable
+from positively.missing.listing import MissingTags, Pairs
+
+Format = Literal["csv", "parquet"]
+
+SUMMARY = "summary.json"
+COLUMN = "missing"
+"""Column of the written table that holds the tags which are probably missing."""
+_ROWS_AT_ONCE = 100_000
+
+
+class MissingFolder:
+    """A folder of our own: nobody else's files are ever written over."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise FileError(f"{self.path} is a file. Pass another folder with {option('out', 'DIR')}.")
+        foreign = self.path.exists() and not (self.path / SUMMARY).exists()
+        if foreign and any(p.name != "folds" and not is_temporary(p) for p in self.path.iterdir()):
+            raise FileError(f"{self.path} holds other files. Pass another folder with {option('out', 'DIR')}.")
+
+    @property
+    def folds(self) -> Path:
+        """Where the scores of finished folds wait for the others."""
+        return self.path / "folds"
+
+    def write(self, found: MissingTags, form: Format, summary: dict[str, Any]) -> list[Path]:
+        """Write the lists and the counts; returns their files."""
+        write_json(self.path / SUMMARY, {**summary, **describe(found)})
+        suggested: dict[str, Any] = {"probability": found.values, "expected_precision": found.expected_precision}
+        counts = found.counts
+        classes: dict[str, Any] = {
+            "tag": list(found.classes),
+            "known": counts.known,
+            "missing": np.round(counts.missing, 1),
+            "at_most": np.round(counts.at_most, 1),
+            "judged": counts.learned.astype(np.int64),
+        }
+        files = [
+            self._write(f"missing.{form}", _columns(found, suggested)),
+            self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values})),
+            self._write(f"classes.{form}", iter([classes])),
+        ]
+        for other in {"csv", "parquet"} - {form}:  # of an earlier call: they would contradict the new ones
+            for file in files:
+                file.with_suffix(f".{other}").unlink(missing_ok=True)
+        return files
+
+    def write_tags(
+        self, found: MissingTags, table: LabelTable, source: Path, options: ReadOptions, above: float, accept: bool
+    ) -> tuple[Path, int]:
+        """Write the table as it came in, with what is at least so probable: in a column of its own, or accepted.
+
+        Returns:
+            The file, and how many tags were added.
+        """
+        count = int(np.searchsorted(-found.values, -np.float32(above), side="right"))
+        rows, columns = found.rows[:count].tolist(), found.columns[:count].tolist()
+        added = {
+            (found.images[row], found.classes[column]): int(POSITIVE) for row, column in zip(rows, columns, strict=True)
+        }
+        is_table = source.is_file() and source.suffix.lower() in WRITABLE
+        out = self.path / (source.name if is_table else f"{source.stem or 'tags'}.csv")
+        write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
+        return out, count
+
+    def _write(self, name: str, parts: Iterator[dict[str, Any]]) -> Path:
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        def typed(part: dict[str, Any]) -> Any:  # an empty list has no type by itself
+            named = {n: pyarrow.array(v, pyarrow.string()) if isinstance(v, list) else v for n, v in part.items()}
+            return pyarrow.table(named)
+
+        def fill(temporary: Path) -> None:
+            first = typed(next(parts))
+            kind = pyarrow.csv.CSVWriter if name.endswith(".csv") else pyarrow.parquet.ParquetWriter
+            style = {"write_options": pyarrow.csv.WriteOptions(quoting_style="needed")} if name.endswith(".csv") else {}
+            with kind(str(temporary), first.schema, **style) as writer:
+                writer.write_table(first)
+                for part in parts:
+                    writer.write_table(typed(part))
+
+        write_with(self.path / name, fill)
+        return self.path / name
+
+
+def describe(found: MissingTags) -> dict[str, Any]:
+    """The figures of a list, for a file: counts, and what is expected of its first entries."""
+    learned = found.counts.learned
+    depths = [depth for depth in (10, 100, 500, 1000, 5000, 10_000) if depth <= len(found)]
+    return {
+        "suggestions": len(found),
+        "missing": float(found.counts.missing[learned].sum()),
+        "at_most": float(found.counts.at_most[learned].sum()),
+        "expected_precision": {str(depth): float(found.expected_precision[depth - 1]) for depth in depths},
+        "wrong": len(found.wrong),
+        "not_judged": [found.classes[column] for column in np.flatnonzero(~learned)],
+    }
+
+
+def _columns(pairs: Pairs, values: dict[str, npt.NDArray[Any]]) -> Iterator[dict[str, Any]]:
+    """Columns of a list, some rows at a time: names of ten million pairs would not fit into memory at once."""
+    for start in range(0, max(len(pairs), 1), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        yield {
+            "image": [pairs.images[row] for row in pairs.rows[part].tolist()],
+            "tag": [pairs.classes[column] for column in pairs.columns[part].tolist()],
+            **{name: np.round(array[part].astype(np.float64), 4) for name, array in values.items()},
+        }

@@ -1,0 +1,177 @@
+"""The review on labels that are known and were hidden: what so many answers are worth, by every way of asking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.errors import ConfigError, option
+from positively.labels import POSITIVE, UNKNOWN, States
+from positively.missing.asking import MIXED, Pair, Way
+from positively.missing.audit import FEWEST_ANSWERS, Estimate, draw_audit, estimate_total
+from positively.missing.review import ReviewModel
+from positively.randomness import random_stream
+
+Policy = Literal["likeliest", "teaching", "mixed", "random", "fixed"]
+"""Ways of asking; ``random`` takes unknown pairs at random, ``fixed`` the likeliest at the start, in that order."""
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a review stands after some answers."""
+
+    answers: int
+    found: int
+    """Tags accepted."""
+    missing: int
+    """Tags that are really still missing."""
+    expected: float
+    """What the model believes that number to be."""
+    estimate: Estimate | None
+    """What the audit says of it."""
+    quality: float | None
+    """What the caller measured."""
+
+
+def simulate(
+    model: ReviewModel,
+    truth: States,
+    policy: Policy,
+    answers: int,
+    *,
+    every: int = 100,
+    quality: Callable[[ReviewModel], float] | None = None,
+    seed: int = 0,
+) -> list[Progress]:
+    """Review a table whose labels are all known, by someone who is always right.
+
+    Args:
+        model: The table with its hidden labels; it is changed.
+        truth: N×C states, which nobody saw; a pair that is unknown even here is put off when it is asked.
+        policy: How to ask. All but ``fixed`` choose each question by the model as the last answer left it.
+        answers: How many answers to give.
+        every: Answers between renewals of the model, after each of which it is looked at.
+        quality: What else to measure, such as its quality on other photos.
+        seed: Seed of random questions.
+    """
+    if policy not in POLICIES:
+        raise ConfigError(f"{option('policy', policy)}: there are {', '.join(POLICIES)}.")
+
+    def look(given: int) -> Progress:
+        overview = model.overview()
+        hidden = sum(
+            int(((truth[:, column] == POSITIVE) & (model.states(column) == UNKNOWN)).sum())
+            for column in range(len(overview))
+        )
+        return Progress(
+            answers=given,
+            found=sum(part.accepted for part in overview),
+            missing=hidden,
+            expected=sum(part.missing for part in overview),
+            estimate=model.estimate(),
+            quality=None if quality is None else quality(model),
+        )
+
+    found = [look(0)]
+    asked = _questions(model, truth, policy, seed)
+    for given, (row, column) in enumerate(islice(asked, answers), start=1):
+        model.answer(row, column, truth[row, column])
+        if given % every == 0 or given == answers:
+            model.renew()
+            found.append(look(given))
+    return found
+
+
+def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int) -> Iterator[Pair]:
+    """Pairs that can be judged, each chosen after the last was answered, until nothing is left."""
+    if policy == "fixed" or policy == "random":
+        states = _states(model)
+        rows, columns = np.nonzero((states == UNKNOWN) & (truth != UNKNOWN))
+        order = random_stream("random questions", seed).permutation(len(rows))
+        if policy == "fixed":
+            likely = np.stack([model.probabilities(column) for column in range(states.shape[1])], axis=1)
+            order = np.argsort(-likely[rows, columns], kind="stable")
+        yield from zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+        return
+    put_off: set[Pair] = set()
+    ways: tuple[Way, ...] = MIXED if policy == "mixed" else (policy,)
+    for way in cycle(ways):
+        asked = model.ask(way, 1, skip=put_off) or model.ask("likeliest", 1, skip=put_off)
+        if not asked:
+            return
+        pair = asked[0].row, asked[0].column
+        if truth[pair] == UNKNOWN:
+            put_off.add(pair)
+        else:
+            yield pair
+
+
+def _states(model: ReviewModel) -> States:
+    """N×C states as they are now."""
+    return np.stack([model.states(column) for column in range(len(model.classes))], axis=1)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How the audit's estimates did over many designs, of all classes together and of single ones."""
+
+    answers: int
+    held: float
+    """Share of the 95 % intervals that held the truth."""
+    bias: float
+    """Mean error as a share of the truth."""
+    error: float
+    """Typical error as a share of the truth: root of the mean square."""
+    width: float
+    """Mean width of an interval as a share of the truth."""
+    class_held: float
+    """Share of the intervals of single classes that held; NaN if no class had draws enough."""
+
+
+def audit_coverage(
+    model: ReviewModel, truth: States, answers: tuple[int, ...] = (100, 200, 500), simulations: int = 200
+) -> list[Coverage]:
+    """Draw many audits of a table whose labels are known.
+
+    Args:
+        model: The table with its hidden labels, as it is when the audit is drawn.
+        truth: N×C states; draws of pairs that are unknown even here are passed over.
+        answers: Numbers of answers to look at.
+        simulations: How many designs to draw.
+    """
+    hidden = ((truth == POSITIVE) & (_states(model) == UNKNOWN)).sum(axis=0)
+    everything = list(range(len(hidden)))
+    whole: dict[int, list[tuple[float, float, float]]] = {count: [] for count in answers}
+    single: dict[int, list[bool]] = {count: [] for count in answers}
+    for seed in range(simulations):
+        design = draw_audit(model.columns, seed, 2 * max(answers))
+        answered = truth[design.rows, design.columns]
+        judged, right = np.flatnonzero(answered != UNKNOWN), answered == POSITIVE
+        for count in answers:
+            draws = judged[:count]
+            whole[count].append(estimate_total(design, draws, right[draws], everything))
+            for index in np.flatnonzero(np.bincount(design.columns[draws]) >= FEWEST_ANSWERS).tolist():
+                own = draws[design.columns[draws] == index]
+                _, low, high = estimate_total(design, own, right[own], [index])
+                single[count].append(bool(low <= hidden[index] <= high))
+    total = hidden.sum()
+    return [_coverage(count, np.array(whole[count]) / total, single[count]) for count in answers]
+
+
+def _coverage(count: int, shares: npt.NDArray[np.float64], single: list[bool]) -> Coverage:
+    """Of estimates and bounds as shares of the truth."""
+    middle, low, high = shares.T
+    return Coverage(
+        answers=count,
+        held=float(((low <= 1) & (high >= 1)).mean()),
+        bias=float(middle.mean() - 1),
+        error=float(np.sqrt(((middle - 1) ** 2).mean())),
+        width=float((high - low).mean()),
+        class_held=float(np.mean(single)) if single else float("nan"),
+    )
