@@ -78,7 +78,7 @@ def test_files_stay_small():
     assert sorted(lengths.values())[len(lengths) // 2] < 150
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["demo", "--help"], ["check", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], *([verb, "--help"] for verb in ("train", "demo", "check", "missing"))])
 def test_help_loads_no_torch(words):
     program = (
         "import sys; from positively.cli import main\n"

@@ -70,7 +70,7 @@ class MissingFolder:
         Returns:
             The file, and how many tags were added.
         """
-        count = int(np.searchsorted(-found.values, -np.float32(above), side="right"))
+        count = int((_rounded(found.values) >= above).sum())  # by the probabilities as the list shows them
         rows, columns = found.rows[:count].tolist(), found.columns[:count].tolist()
         added = {
             (found.images[row], found.classes[column]): int(POSITIVE) for row, column in zip(rows, columns, strict=True)
@@ -123,5 +123,9 @@ def _columns(pairs: Pairs, values: dict[str, npt.NDArray[Any]]) -> Iterator[dict
         yield {
             "image": [pairs.images[row] for row in pairs.rows[part].tolist()],
             "tag": [pairs.classes[column] for column in pairs.columns[part].tolist()],
-            **{name: np.round(array[part].astype(np.float64), 4) for name, array in values.items()},
+            **{name: _rounded(array[part]) for name, array in values.items()},
         }
+
+
+def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return np.asarray(np.round(values.astype(np.float64), 4), dtype=np.float64)

@@ -1,0 +1,214 @@
+"""The list of missing tags against hidden truth, beside cleanlab's ranking of the same pairs.
+
+Positives are hidden uniformly, or by class (the share known of a class is σ(logit(ratio) + 0.8 z), z normal). Rows:
+ours; cleanlab's per-class label quality fed with (a) the same out-of-sample probabilities, (b) those of logistic
+regression that calls the unknown negative, cross-fitted over five folds on the same features, normalised, with the L2
+that ranked best on other photos. Then false tags are injected, and found again among the known ones.
+
+Run as ``python -m benchmarks.missing FOLDER WEIGHTS [OUT]`` from the root of the project; FOLDER and WEIGHTS are those
+of ``benchmarks.logistic``. Every cell is a file in OUT (runs/missing): killed and started again it goes on.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from cleanlab.multilabel_classification.rank import get_label_quality_scores_per_class
+from scipy.special import expit, logit
+
+from benchmarks.logistic import logistic, read_tables
+from positively import probe
+from positively.files import write_json
+from positively.missing import rank_missing
+from positively.models.heads import root_normalize
+from positively.report.tables import Table
+
+RATIOS, KINDS, SEEDS, DEPTHS = (0.1, 0.3, 0.5, 0.7), ("uniform", "by class"), 5, (100, 500, 1000)
+NOISE, NOISE_RATIOS = (0.01, 0.05), (0.3, 0.7)
+L2, FOLDS = 3e-4, 5
+OURS, SAME, NEGATIVE = "positively", "cleanlab (a)", "cleanlab (b)"
+
+
+def main() -> None:
+    folder, weights = Path(sys.argv[1]), sys.argv[2]
+    out = Path(sys.argv[3] if len(sys.argv) > 3 else "runs/missing")
+    for name, (features, truth, *_) in read_tables(folder, weights).items():
+        if name in ("coco-mini", "voc2007"):
+            truth = truth == 1
+            for kind in KINDS:
+                cells = {
+                    (ratio, seed): cell(
+                        out / f"{name}-{kind}-{ratio}-{seed}.json", compare, features, truth, ratio, seed, kind
+                    )
+                    for ratio in RATIOS
+                    for seed in range(SEEDS)
+                }
+                print(missing_table(f"{name}, hidden {kind}", cells).markdown(), flush=True)
+            wrong = {
+                (noise, ratio, seed): cell(
+                    out / f"{name}-noise-{noise}-{ratio}-{seed}.json", inject, features, truth, ratio, seed, noise
+                )
+                for noise in NOISE
+                for ratio in NOISE_RATIOS
+                for seed in range(SEEDS)
+            }
+            print(wrong_table(f"{name}, false tags", wrong).markdown(), flush=True)
+
+
+def cell(file: Path, measure, *arguments) -> dict:
+    if not file.exists():
+        write_json(file, measure(*arguments))
+    return json.loads(file.read_text())
+
+
+def hide(truth: np.ndarray, ratio: float, seed: int, kind: str) -> np.ndarray:
+    """Known positives as states."""
+    generator = np.random.default_rng([seed, int(100 * ratio)])
+    shares = ratio if kind == "uniform" else expit(logit(ratio) + 0.8 * generator.standard_normal(truth.shape[1]))
+    return (truth & (generator.random(truth.shape) < shares)).astype(np.int8)
+
+
+def compare(features: np.ndarray, truth: np.ndarray, ratio: float, seed: int, kind: str) -> dict:
+    """Measures of each ranking of the unknown pairs."""
+    states = hide(truth, ratio, seed, kind)
+    found, probabilities = find(features, states)
+    negative = cross_fitted(features, states)
+    hidden = truth & (states == 0)
+    listed = (found.rows, found.columns)
+    judged = found.counts.learned
+    return {
+        OURS: {
+            **measures(hidden[listed], hidden.sum()),
+            "stated": [float(found.expected_precision[depth - 1]) for depth in DEPTHS],
+            "count": float(found.counts.missing[judged].sum() / hidden[:, judged].sum()),
+            "bound": float(found.counts.at_most[judged].sum() / hidden[:, judged].sum()),
+        },
+        SAME: measures(ranked(states, probabilities, hidden, judged), hidden.sum()),
+        NEGATIVE: measures(ranked(states, negative, hidden, judged), hidden.sum()),
+    }
+
+
+def find(features: np.ndarray, states: np.ndarray):
+    """Our list, and the out-of-sample probabilities behind it."""
+    fitted = probe.fit(features, states, groups=probe.find_series(features))
+    names = [str(row) for row in range(len(states))], [str(column) for column in range(states.shape[1])]
+    scores = fitted.first_scores(np.arange(states.shape[1]))
+    return rank_missing(scores, states, fitted.first, *names), fitted.first.probabilities(scores)
+
+
+def cross_fitted(features: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Probabilities of images that did not train, unknown labels called negative."""
+    inputs = root_normalize(torch.from_numpy(features))
+    targets = torch.from_numpy(np.where(states == 1, 1, -1))
+    fold = torch.from_numpy(np.random.default_rng(0).permutation(len(states)) % FOLDS)
+    result = np.empty(states.shape)
+    for number in range(FOLDS):
+        held = fold == number
+        result[held.numpy()] = expit(logistic(inputs[~held], inputs[held], targets[~held], L2))
+    return result
+
+
+def quality(states: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Cleanlab's quality of every label, N×C, small where it looks wrong."""
+    labels = [np.flatnonzero(row == 1).tolist() for row in states]
+    return get_label_quality_scores_per_class(labels, np.clip(probabilities, 0, 1))
+
+
+def ranked(states: np.ndarray, probabilities: np.ndarray, hidden: np.ndarray, judged: np.ndarray) -> np.ndarray:
+    """Whether unknown pairs are hidden positives, those of lowest quality first; of the classes that we judge."""
+    unknown = (states == 0) & judged
+    return hidden[unknown][np.argsort(quality(states, probabilities)[unknown], kind="stable")]
+
+
+def measures(right: np.ndarray, total: int) -> dict:
+    """Precision at the depths, and the recall of all hidden positives at 80 % precision."""
+    precision = np.cumsum(right) / np.arange(1, len(right) + 1)
+    enough = np.flatnonzero(precision >= 0.8)
+    recall = right[: enough[-1] + 1].sum() / total if len(enough) else 0.0
+    return {"precision": [float(precision[depth - 1]) for depth in DEPTHS], "recall": float(recall)}
+
+
+def inject(features: np.ndarray, truth: np.ndarray, ratio: float, seed: int, noise: float) -> dict:
+    """How well injected false tags are found among the known ones."""
+    states = hide(truth, ratio, seed, "uniform")
+    generator = np.random.default_rng([seed, 7])
+    false = np.zeros_like(truth)
+    for column in range(truth.shape[1]):
+        count = generator.binomial((states[:, column] == 1).sum(), noise / (1 - noise))
+        false[generator.choice(np.flatnonzero(~truth[:, column]), count, replace=False), column] = True
+    states[false] = 1
+    found, probabilities = find(features, states)
+    known = (states == 1) & found.counts.learned
+    right = false[found.wrong.rows, found.wrong.columns]
+    theirs = false[known][np.argsort(quality(states, probabilities)[known], kind="stable")]
+    total, injected = int(false[known].sum()), max(int(false[known].sum()), 1)
+    return {
+        "injected": total,
+        "listed": len(right),
+        OURS: [float(right[:injected].mean()), float(right.mean()), float(right.sum() / injected)],
+        SAME: [
+            float(theirs[:injected].mean()),
+            float(theirs[: len(right)].mean()),
+            float(theirs[: len(right)].sum() / injected),
+        ],
+    }
+
+
+def missing_table(title: str, cells: dict) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for ratio in RATIOS:
+        results = [cells[ratio, seed] for seed in range(SEEDS)]
+        rows.append((f"{100 * ratio:.0f} % known",))
+        for name in (OURS, SAME, NEGATIVE):
+            precision = percent([result[name]["precision"] for result in results])
+            stated = percent([result[name]["stated"] for result in results]) if name == OURS else ["–"] * 3
+            recall = percent([[result[name]["recall"]] for result in results])
+            count = (
+                [f"{np.mean([r[name][key] for r in results]):.2f}" for key in ("count", "bound")]
+                if name == OURS
+                else ["–"] * 2
+            )
+            rows.append((name, *precision, *stated, *recall, *count))
+    head = ["", *(f"first {depth}" for depth in DEPTHS), *(f"stated {depth}" for depth in DEPTHS), "recall at 80 %"]
+    return Table(
+        title,
+        (*head, "count ÷ truth", "at most ÷ truth"),
+        tuple(rows),
+        (f"Percent, mean ± standard deviation of {SEEDS} masks.",),
+    )
+
+
+def wrong_table(title: str, cells: dict) -> Table:
+    rows = []
+    for noise in NOISE:
+        for ratio in NOISE_RATIOS:
+            results = [cells[noise, ratio, seed] for seed in range(SEEDS)]
+            numbers = [f"{np.mean([result[key] for result in results]):.0f}" for key in ("injected", "listed")]
+            for name in (OURS, SAME):
+                rows.append(
+                    (
+                        f"{100 * noise:.0f} % false, {100 * ratio:.0f} % known: {name}",
+                        *numbers,
+                        *percent([r[name] for r in results]),
+                    )
+                )
+    notes = (
+        "Precision among as many as were injected; precision and recall of our list, and of as many of cleanlab's.",
+    )
+    return Table(
+        title,
+        ("", "injected", "listed", "precision, as many", "precision, listed", "recall, listed"),
+        tuple(rows),
+        notes,
+    )
+
+
+def percent(values: list[list[float]]) -> list[str]:
+    array = 100 * np.array(values)
+    return [f"{mean:.1f} ± {spread:.1f}" for mean, spread in zip(array.mean(0), array.std(0, ddof=1), strict=True)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,371 @@
+"""The list of missing tags: what a user relies on when they accept what stands at its top."""
+
+import csv
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy.special import expit
+
+import positively as po
+import shapes
+from conftest import options
+from positively.calibration import calibrate
+from positively.cli import main
+from positively.data.options import ReadOptions
+from positively.data.reading import read_labels
+from positively.errors import ConfigError, FileError, MetricError, RunError
+from positively.labels import LabelTable
+from positively.missing import crossfit, rank, rank_missing
+from positively.missing.files import MissingFolder
+from positively.probe import find_series, fit
+from positively.training.auto import resolve
+
+
+def basics(place, **more):
+    return {
+        "backbone": "positively_tiny",
+        "weights": str(place / "tiny.safetensors"),
+        "image_size": shapes.SIDE,
+        "features": str(place / "features"),
+        "head_options": {"pooling": "max"},
+    } | more
+
+
+@pytest.fixture(scope="module")
+def complete(tables):
+    return tables[0]
+
+
+@pytest.fixture(scope="module")
+def tags(complete):
+    """Half of the positives known, no negative."""
+    return complete.with_known_ratio(0.5, 0).positives_only()
+
+
+@pytest.fixture(scope="module")
+def found(place, tags):
+    return po.find_missing(tags, quiet=True, **basics(place))
+
+
+def made(images=3000, classes=5, known=0.4, seed=0):
+    """Scores of a model that knows something, the truth, and the states that are known of it."""
+    generator = np.random.default_rng(seed)
+    truth = generator.random((images, classes)) < generator.uniform(0.1, 0.4, classes)
+    states = (truth & (generator.random(truth.shape) < known)).astype(np.int8)
+    return expit(generator.normal(5.0 * truth - 3.0)), truth, states
+
+
+def right(found, truth):
+    return truth[found.rows, found.columns]
+
+
+# The list.
+
+
+def test_every_unknown_pair_is_listed_once_likeliest_first():
+    scores, _, states = made()
+    found = po.find_missing(scores, states)
+    pairs = set(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
+    assert pairs == set(zip(*np.nonzero(states == 0), strict=True)) and len(found) == len(pairs)
+    assert (np.diff(found.values) <= 0).all()
+    assert found[0].image == f"image {found.rows[0]}" and found[0].tag == f"class {found.columns[0]}"
+
+
+def test_what_it_promises_is_what_is_true_at_every_depth():
+    scores, truth, states = made()
+    found = po.find_missing(scores, states)
+    true = np.cumsum(right(found, truth)) / np.arange(1, len(found) + 1)
+    for depth in (200, 500, 1000, 2000, 5000):
+        assert abs(found.expected_precision[depth - 1] - true[depth - 1]) < 0.05
+    hidden = (truth & (states == 0)).sum(axis=0)
+    np.testing.assert_allclose(found.counts.missing, hidden, rtol=0.25)
+    assert (found.counts.at_most >= hidden).mean() >= 0.8
+    assert found.counts.missing.sum() == pytest.approx(found.values.sum(), rel=0.02)
+
+
+def test_only_the_order_within_a_class_counts_so_that_a_model_that_calls_blanks_no_will_do():
+    scores, _, states = made()
+    low = po.find_missing(expit(np.log(scores / (1 - scores)) - 4.0), states)
+    high = po.find_missing(scores, states)
+    np.testing.assert_allclose(low.values, high.values, atol=0.02)
+
+
+def test_what_cannot_be_judged_is_said_and_left_out():
+    scores, _, states = made()
+    states[:, 2] = 0
+    states[:2, 2] = 1
+    found = po.find_missing(scores, states, classes=["a", "b", "rare", "d", "e"])
+    assert not found.counts.learned[2] and 2 not in found.columns and 2 not in found.wrong.columns
+    assert "Cannot be judged, so not in the list: 'rare' (2)" in str(found)
+
+
+def test_few_known_tags_give_a_bound_and_no_number():
+    scores, _, states = made(known=0.05)
+    assert str(po.find_missing(scores, states)).startswith("At most ")
+    scores, _, states = made(known=0.5)
+    assert str(po.find_missing(scores, states)).startswith("About ")
+
+
+def test_blocks_of_classes_make_no_difference(monkeypatch):
+    scores, _, states = made(images=500)
+    calibration = calibrate(scores, states, leave_one_out=False)
+    names = [str(row) for row in range(500)], list("abcde")
+    whole = rank_missing(scores, states, calibration, *names)
+    monkeypatch.setattr(rank, "_BLOCK_ENTRIES", 1000)
+    parts = rank_missing(lambda c: scores[:, c], lambda c: states[:, c], calibration, *names)
+    for name in ("rows", "columns", "values"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+        np.testing.assert_array_equal(getattr(whole.wrong, name), getattr(parts.wrong, name))
+    short = rank_missing(scores, states, calibration, *names, at_least=0.3)
+    assert len(short) == (whole.values >= 0.3).sum() and short.counts.missing.sum() == whole.counts.missing.sum()
+
+
+def test_false_tags_lead_the_list_of_wrong_ones():
+    scores, truth, states = made()
+    generator = np.random.default_rng(1)
+    false = np.zeros_like(truth)
+    for column in range(truth.shape[1]):
+        false[generator.choice(np.flatnonzero(~truth[:, column]), 20, replace=False), column] = True
+    states[false] = 1
+    found = po.find_missing(scores, states)
+    is_false = false[found.wrong.rows, found.wrong.columns]
+    assert (np.diff(found.wrong.values) <= 0).all()
+    assert is_false[:50].mean() > 0.8 and is_false.sum() > 80  # of 100, among some 1,500 known tags
+
+
+def test_arrays_that_make_no_sense_are_refused():
+    scores, _, states = made(images=20)
+    with pytest.raises(MetricError, match="probabilities between 0 and 1"):
+        po.find_missing(scores * 8 - 4, states)
+    with pytest.raises(MetricError):
+        po.find_missing(scores[:, :2], states)
+    with pytest.raises(ConfigError, match="array of probabilities together with its states"):
+        po.find_missing(scores)
+
+
+# Tables and runs.
+
+
+def test_hidden_tags_lead_the_list_of_a_table(found, complete):
+    truth = complete.states() == 1
+    assert right(found, truth)[:40].mean() > 0.95
+    hidden = truth.sum() - found.counts.known.sum()
+    assert found.counts.missing.sum() == pytest.approx(hidden, rel=0.3)
+
+
+def test_a_run_lists_what_its_table_would(place, tags, found, tmp_path):
+    run = po.fit(tags, out=str(tmp_path / "run"), quiet=True, **basics(place))
+    again = po.find_missing(run)
+    assert list(again.images) == list(found.images)
+    np.testing.assert_allclose(np.sort(again.values), np.sort(found.values), atol=1e-4)
+    assert {(s.image, s.tag) for _, s in zip(range(50), again, strict=False)} == {
+        (s.image, s.tag) for _, s in zip(range(50), found, strict=False)
+    }
+    assert len(po.find_missing(str(run.path), at_least=0.5)) == (again.values >= 0.5).sum()
+
+
+def test_no_label_is_judged_by_itself_or_by_a_copy(place, tags, complete, tmp_path):
+    """A wrong tag on a photo and its copies does not lend them the tag."""
+    truth = complete.states() == 1
+    row = int(np.flatnonzero(~truth[:, 0] & (truth.sum(axis=1) > 0))[0])
+    for name in (*tags.images, "copy-1.png", "copy-2.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        source = tags.images[row] if name.startswith("copy") else name
+        shutil.copy(tags.root / source, tmp_path / name)
+    states = np.concatenate([tags.states(), np.zeros((2, 4), dtype=np.int8)])
+    states[[row, len(tags)], 0] = 1  # the tag, which is wrong, on the photo and one copy; the other copy is asked
+    table = LabelTable.from_states([*tags.images, "copy-1.png", "copy-2.png"], tags.classes, states)
+    table = replace(table, root=tmp_path, source="tags.csv")
+    found = po.find_missing(table, quiet=True, **basics(place))
+    place_of = {(r, c): value for r, c, value in zip(found.rows, found.columns, found.values, strict=True)}
+    assert place_of[len(tags) + 1, 0] < 0.1
+    doubted = set(zip(found.wrong.rows.tolist(), found.wrong.columns.tolist(), strict=True))
+    assert {(row, 0), (len(tags), 0)} <= doubted
+
+
+def test_series_are_found_and_kinds_of_things_are_not():
+    generator = np.random.default_rng(0)
+    photos = generator.random((300, 64)).astype(np.float32)
+    photos[10:13] = photos[9] * (1 + 0.02 * generator.standard_normal((3, 64)).astype(np.float32))
+    groups = find_series(photos)
+    assert len(set(groups[9:13])) == 1 and len(set(groups)) == 297
+    copies = np.arange(300)
+    copies[50] = 9
+    united = find_series(photos, np.unique(copies, return_inverse=True)[1])
+    assert len({united[9], united[12], united[50]}) == 1
+    coins = photos[0] * (1 + 0.02 * generator.standard_normal((300, 64)).astype(np.float32))
+    assert find_series(coins) is None
+    assert find_series(photos[20:]) is None
+
+
+def test_a_series_does_not_vouch_for_itself():
+    ranks = []
+    for seed in range(7):
+        generator = np.random.default_rng(seed)
+        features = generator.random((400, 32)).astype(np.float32)
+        series = np.arange(20, 26)
+        features[series] = features[20] * (1 + 0.01 * generator.standard_normal((6, 32)).astype(np.float32))
+        states = np.zeros((400, 1), dtype=np.int8)
+        states[series[:5]] = 1  # five of six are tagged, and nothing else tells what the tag is
+        states[np.arange(100, 110)] = 1
+        probes = [fit(features, states, groups=groups) for groups in (None, find_series(features))]
+        ranks.append([int((probe.loo_scores[:, 0] > probe.loo_scores[25, 0]).sum()) for probe in probes])
+    assert np.median(ranks, axis=0)[0] < 10 < 100 < np.median(ranks, axis=0)[1]
+
+
+def test_tables_without_a_question_are_refused(place, complete, tags):
+    with pytest.raises(ConfigError, match="every label is known"):
+        po.find_missing(complete, quiet=True, **basics(place))
+    nothing = LabelTable.from_positives(tags.images, tags.classes, [[] for _ in tags.images])
+    with pytest.raises(ConfigError, match="nothing to learn from"):
+        po.find_missing(replace(nothing, root=tags.root), quiet=True, **basics(place))
+
+
+# Networks that learn.
+
+
+@pytest.fixture(scope="module")
+def tail(place, tags):
+    config = shapes.settings("pu-mlc", "tail", place, known_ratio=1.0, epochs=3)
+    return {name: value for name, value in vars(config).items() if name not in ("options",)} | {"solve_head": False}
+
+
+def test_a_network_that_learns_is_cross_fitted_and_goes_on(place, tags, complete, tail, tmp_path, monkeypatch, caplog):
+    trained = []
+    train_fold = crossfit._train_fold
+
+    def counted(table, learned, held, *rest):
+        if len(trained) == 2:
+            trained.append("stopped")
+            raise KeyboardInterrupt
+        assert not set(np.flatnonzero(learned)) & set(held)
+        trained.append(len(held))
+        return train_fold(table, learned, held, *rest)
+
+    monkeypatch.setattr(crossfit, "_train_fold", counted)
+    config = po.training.config.TrainConfig(**tail)
+    find = {"folds": 4, "store": tmp_path / "folds"}
+    with pytest.raises(KeyboardInterrupt):
+        po.missing.missing_in_table(tags, config, **find)
+    with caplog.at_level("INFO", logger="positively"):
+        found = po.missing.missing_in_table(tags, config, **find)
+    assert trained == [50, 50, "stopped", 50, 50]
+    assert "4 trainings" in caplog.text and "3 times as long as one training" in caplog.text
+    assert right(found, complete.states() == 1)[:30].mean() > 0.6  # a third of them would be by chance
+
+
+def test_copies_are_in_one_fold_and_few_photos_are_refused(tags, place, tail, fabric):
+    table = replace(tags, hashes=[str(row // 2) for row in range(len(tags))])
+    folds = crossfit._deal(table, 5, seed=0)
+    assert (folds[::2] == folds[1::2]).all() and set(np.bincount(folds)) == {40}
+    few = tags.select(np.arange(6))
+    config = resolve(po.training.config.TrainConfig(**tail), few, fabric.device)
+    with pytest.raises(ConfigError, match="too few for 5 trainings"):
+        crossfit.cross_fit(few, config, fabric)
+
+
+def test_a_run_whose_network_saw_the_labels_is_refused(place, tags, tail, tmp_path):
+    run = po.fit(tags, quiet=True, **{**tail, "out": str(tmp_path / "run"), "epochs": 1})
+    with pytest.raises(RunError, match="its network has seen the labels"):
+        po.find_missing(run)
+    run = po.fit(
+        tags,
+        quiet=True,
+        out=str(tmp_path / "bce"),
+        method="assume-negative",
+        depth="probe",
+        epochs=1,
+        **basics(place, head="linear"),
+    )
+    with pytest.raises(RunError, match="gives no scores of labels it did not see"):
+        po.find_missing(run)
+
+
+# The command.
+
+
+@pytest.fixture
+def table(tags, tmp_path):
+    file = tmp_path / "tags.csv"
+    rows = [
+        f"{image},{';'.join(tags.classes[c] for c in np.flatnonzero(states == 1))},{number}\n"
+        for number, (image, states) in enumerate(zip(tags.images, tags.states(), strict=True))
+    ]
+    file.write_text("image,tags,number\n" + "".join(rows))
+    return file
+
+
+def words(place, tags, *more):
+    named = {name: value for name, value in basics(place).items() if name != "head_options"}
+    return ["--images", str(tags.root), *options(named), "--head-options.pooling", "max", *more]
+
+
+def test_the_command_writes_lists_counts_and_the_table(place, tags, complete, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = table.read_text()
+    assert main(["missing", "tags.csv", *words(place, tags)]) == 0
+    told = capsys.readouterr().out
+    out = tmp_path / "tags-missing"
+    assert table.read_text() == before
+    with (out / "missing.csv").open(newline="") as file:
+        listed = list(csv.DictReader(file))
+    assert list(listed[0]) == ["image", "tag", "probability", "expected_precision"]
+    probabilities = [float(row["probability"]) for row in listed]
+    assert probabilities == sorted(probabilities, reverse=True) and probabilities[-1] >= 0.05
+    with (out / "classes.csv").open(newline="") as file:
+        counts = {row["tag"]: row for row in csv.DictReader(file)}
+    assert set(counts) == set(tags.classes) and all(float(row["at_most"]) > 0 for row in counts.values())
+    # The table reads as before, with the likely ones in a column of their own.
+    again, _ = read_labels(out / "tags.csv", ReadOptions(images=str(tags.root)))
+    np.testing.assert_array_equal(again.states(), read_labels(table, ReadOptions(images=str(tags.root)))[0].states())
+    with (out / "tags.csv").open(newline="") as file:
+        added = [(row["image"], tag) for row in csv.DictReader(file) for tag in row["missing"].split(";") if tag]
+    assert len(added) == sum(p >= 0.5 for p in probabilities)
+    assert "tags are missing" in told and "positively review tags.csv" in told
+    # Again, accepting: the same folder is ours, and the tags stand among the others.
+    assert main(["missing", "tags.csv", *words(place, tags, "--accept-above", "0.9", "--format", "parquet")]) == 0
+    accepted, _ = read_labels(out / "tags.csv", ReadOptions(images=str(tags.root)))
+    new = (accepted.states() == 1).sum() - (tags.states() == 1).sum()
+    assert new == sum(p >= 0.9 for p in probabilities) > 10
+    assert pq.read_table(out / "missing.parquet").num_rows == len(listed) and not (out / "missing.csv").exists()
+
+
+def test_a_folder_with_other_files_is_refused_before_anything_is_computed(table, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    assert main(["missing", str(table), "--images", "nowhere", "--out", str(tmp_path / "mine")]) == 2
+    assert "holds other files" in capsys.readouterr().err
+    with pytest.raises(FileError, match="is a file"):
+        MissingFolder(tmp_path / "mine" / "letter.txt")
+
+
+def test_the_command_takes_a_run(place, tags, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "tags.csv", *words(place, tags, "--out", "run")]) == 0
+    assert main(["missing", "run", "--accept-above", "0.9"]) == 0
+    assert (tmp_path / "run" / "missing" / "tags.csv").exists()
+    assert main(["missing", "tags.csv", *words(place, tags)]) == 0
+    one, other = (tmp_path / folder / "missing.csv" for folder in ("run/missing", "tags-missing"))
+    assert len(one.read_text().splitlines()) == len(other.read_text().splitlines())
+    table.unlink()
+    capsys.readouterr()
+    assert main(["missing", "run"]) == 0
+    assert "The table of the run is not written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--accept-above", "95"], "--accept-above 95"),
+        (["--at-least", "-1"], "a probability lies between 0 and 1"),
+        (["--folds", "1"], "two folds at least"),
+        (["--blank", "negative"], "every label is known"),
+    ],
+)
+def test_options_that_make_no_sense_are_sentences(place, tags, table, tmp_path, capsys, monkeypatch, more, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert main(["missing", "tags.csv", *words(place, tags, *more)]) == 2
+    assert sentence in capsys.readouterr().err
