@@ -10,11 +10,14 @@ import numpy as np
 from positively.app.session import Pair, ReviewSession
 from positively.missing.asking import Way
 
-CANDIDATES = 12
+CANDIDATES = 10
 """Tags that are offered for one photo."""
 
 _WORTH = 0.2
 """Probability from which on a tag counts where photos are ordered by the tags they lack."""
+
+_SETTLED_MINUTES = 2.0
+"""Before that, tags an hour would be a guess from a few keystrokes."""
 
 
 def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[int] = ()) -> list[int]:
@@ -115,6 +118,7 @@ def status(session: ReviewSession) -> dict[str, Any]:
             }
         )
     minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
+    rate = round(60 * gained / minutes) if minutes >= _SETTLED_MINUTES else None
     estimate = model.estimate()
     return {
         "version": session.version,
@@ -123,7 +127,7 @@ def status(session: ReviewSession) -> dict[str, Any]:
         "tags": tags,
         "gained": tally.gained(),
         "rejected": sum(counts.rejected for counts in tally.by_tag.values()),
-        "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": round(60 * gained / max(minutes, 1.0))},
+        "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": rate},
         "estimate": None
         if estimate is None
         else {

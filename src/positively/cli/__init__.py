@@ -12,10 +12,10 @@ from positively.logs import is_first_process, shown
 VERBS = {
     "demo": "train on scenes of handwritten digits, with 30 % of the tags, and see what it finds",
     "missing": "list the tags that are probably missing from a table, and those that look wrong",
+    "review": "accept or reject the tags that are probably missing, on a local page that learns from every answer",
     "train": "train a classifier from a table of tags",
     "evaluate": "score a trained run on a table whose tags are complete",
     "predict": "tag images with a trained run",
-    "review": "accept or reject the tags that are probably missing, on a local page that learns from every answer",
     "bench": "run the paper's tables: grids of trainings, resumable, with tables and figures",
     "check": "look at the machine, a table and its splits without training",
 }

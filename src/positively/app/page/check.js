@@ -4,7 +4,7 @@ import { $, count, figure, fill, h, isView, key, picture, plural, toast } from "
 import { answer, ask, review, startAudit } from "./review.js";
 
 const WAYS = {
-  audit: ["Random check", "Drawn at random, with known odds: an honest count of what is still missing."],
+  audit: ["Random check", "Drawn at random with known odds: an honest count of what is missing."],
   teaching: ["Most useful", "What the model is least sure of: each answer teaches it most."],
   likeliest: ["Likeliest", "What is most probably missing, whatever the tag."],
 };

@@ -15,7 +15,7 @@ function paint() {
   const right = tags.reduce((sum, tag) => sum + tag.right, 0);
   const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
   $("title").textContent = "Progress";
-  $("subtitle").textContent = status.advice;
+  $("subtitle").textContent = `${status.source}, ${plural(status.photos, "photo")}, ${plural(tags.length, "tag")}`;
   fill($("bar"));
   const head = ["Tag", "Known", "Gained", "Rejected", "Right so far", "Probably missing"];
   const body = orderedTags().slice(0, ROWS).map(tagOf).map((tag) =>
@@ -29,11 +29,12 @@ function paint() {
   fill($("main"), h(
       "div",
       { class: "progress" },
+      h("p", { class: "advice" }, status.advice),
       h(
         "div",
         { class: "cards" },
         card(`+${count(status.gained)}`, "tags gained", session.gained ? `${count(session.gained)} in this session` : null),
-        card(count(session.an_hour), "tags gained an hour", session.minutes < 1 ? "under a minute at it" : `${plural(session.minutes, "minute")} at it`),
+        card(session.an_hour === null ? "–" : count(session.an_hour), "tags gained an hour", session.minutes < 1 ? "under a minute at it" : `${plural(session.minutes, "minute")} at it`),
         card(judged ? percent(right / judged) : "–", "of suggestions right", judged ? `${count(right)} of ${count(judged)}` : "none judged yet"),
         estimate
           ? card(`≈ ${count(estimate.missing)}`, "tags still missing", `${count(estimate.low)} to ${count(estimate.high)}, by ${plural(estimate.answers, "random check")}`)

@@ -65,7 +65,7 @@ function paintSummary() {
   const left = estimate ? `≈ ${count(estimate.missing)}` : `≈ ${count(model)}`;
   const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : "by the model";
   const fact = (value, label, more) => h("p", {}, h("strong", {}, value), h("span", {}, label), h("span", { class: "soft" }, more));
-  fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.gained ? `${count(session.an_hour)} an hour` : "so far"), fact(left, "missing", range)),
+  fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.an_hour === null ? "so far" : `${count(session.an_hour)} an hour`), fact(left, "missing", range)),
     h("p", { class: "soft" }, advice),
   );
 }
