@@ -317,9 +317,9 @@ def test_checks_go_on_after_a_restart_and_end_in_an_interval(client, opened, tab
     again = Opened(source, place)
     client = TestClient(again.app, base_url="http://127.0.0.1:8517")
     client.get("/", params={"token": again.guard.token})
+    assert client.get("/api/status").json()["estimate"]["answers"] == estimate["answers"]
     items = client.post("/api/questions", json={"way": "audit", "count": 5}).json()["items"]
     assert [(item["row"], item["tag"]) for item in items] == [(item["row"], item["tag"]) for item in expected]
-    assert client.get("/api/status").json()["estimate"]["answers"] == estimate["answers"]
     again.close()
 
 

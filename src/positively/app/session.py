@@ -74,6 +74,16 @@ class ReviewSession:
             self.model.audit = AuditDesign.from_arrays(stored)
         else:
             self._store_audit()
+        self.model.ask("audit", 0, skip=self.left_open())  # the count leaves out what could not be judged
+
+    def left_open(self) -> frozenset[tuple[int, int]]:
+        """Rows and columns of the pairs that were asked and left open."""
+        column = {name: number for number, name in enumerate(self.model.classes)}
+        return frozenset(
+            (self.row_of[image], column[tag])
+            for (image, tag), state in self.tally.states().items()
+            if not state and image in self.row_of and tag in column
+        )
 
     def start_audit(self) -> None:
         """Draw the pairs of the check anew, from what is open now."""

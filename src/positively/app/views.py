@@ -67,15 +67,9 @@ def promising(session: ReviewSession, count: int, exclude: Collection[int] = ())
 
 def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pair] = ()) -> list[dict[str, Any]]:
     """What is to be asked next, by one of the model's ways; what was left open is not asked again."""
+    classes, shown, skip = list(session.model.classes), set(exclude), session.left_open()
     if way == "audit":
-        _renew_audit(session)
-    classes, shown = list(session.model.classes), set(exclude)
-    column = {name: number for number, name in enumerate(classes)}
-    states = session.tally.states().items()
-    left_open = [
-        (session.row_of[image], tag) for (image, tag), state in states if not state and image in session.row_of
-    ]
-    skip = frozenset((row, column[tag]) for row, tag in left_open if tag in column)
+        _renew_audit(session, skip)
     # Those on the screen are no skipped ones: the audit has to tell the two apart.
     asked = session.model.ask(way, count + len(shown), skip=skip)
     items = [
@@ -90,12 +84,12 @@ def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pa
     return [item for item in items if (item["row"], item["tag"]) not in shown][:count]
 
 
-def _renew_audit(session: ReviewSession) -> None:
+def _renew_audit(session: ReviewSession, skip: frozenset[tuple[int, int]]) -> None:
     """Draw anew where the draws are used up, or none is answered yet and they lack tags that came since."""
     model = session.model
     is_behind = len(model.audit.missing) < len(model.classes)
     is_begun = any(action.way == "audit" for action in session.tally.actions)
-    if (is_behind and not is_begun) or not model.ask("audit", 1):
+    if (is_behind and not is_begun) or not model.ask("audit", 1, skip=skip):
         session.start_audit()
 
 

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         way_on = (
             " What was computed is stored; the same command goes on."
-            if verb in ("train", "missing", "bench", "demo")
+            if verb in ("train", "missing", "review", "bench", "demo")
             else ""
         )
         print(f"Stopped.{way_on}", file=sys.stderr)
