@@ -401,6 +401,8 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
     assert client.post("/api/questions", json={"way": "audit"}).json()["items"] == []
     client.post("/api/tag", json={"name": "first", "rows": [0, 1, 2]})
     assert len(grid(client, "first")) == 12
+    told = client.get("/api/status").json()
+    assert not told["tags"][0]["learned"] and told["advice"].startswith("Accept and reject some photos")
     assert client.post("/api/questions", json={"way": "audit"}).json()["items"]  # the check covers it now
     told = client.post("/api/export", json={}).json()
     assert Path(told["path"]) == tmp_path / "photos.reviewed.csv"

@@ -19,6 +19,8 @@ _WORTH = 0.2
 _SETTLED_MINUTES = 2.0
 """Before that, tags an hour would be a guess from a few keystrokes."""
 
+_TOO_EARLY = "Accept and reject some photos: then it can be told how many are missing."
+
 
 def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[int] = ()) -> list[int]:
     """Photos of which it is open whether they carry a tag, likeliest first, but for some."""
@@ -131,7 +133,7 @@ def status(session: ReviewSession) -> dict[str, Any]:
             "answers": estimate.answers,
         },
         "unchecked": max(len(model.classes) - len(model.audit.missing), 0),
-        "advice": model.advice(),
+        "advice": model.advice() if not tags or any(tag["learned"] for tag in tags) else _TOO_EARLY,
         "can_undo": bool(tally.actions),
     }
 

@@ -86,7 +86,7 @@ export const create_ = {
   },
   title() {
     $("title").textContent = "New tag";
-    $("subtitle").textContent = "Pick three photos or more that share something, name it, and it is found in all the others.";
+    $("subtitle").textContent = "Pick three photos or more that share something, and name it.";
   },
   async refresh() {},
   key(event) {

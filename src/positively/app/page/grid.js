@@ -48,6 +48,8 @@ async function show(number) {
     toast("That was the last photo of this tag.");
     return;
   }
+  // Before there are answers enough the order is worth something, a number is not.
+  if (!tagOf(tag)?.learned) for (const item of items) delete item.probability;
   page = number;
   pages[number] = items.map((item) => item.row);
   tiles.show(items, isFull);

@@ -62,8 +62,9 @@ function row(tag, isCurrent) {
 function paintSummary() {
   const { gained, session, estimate, tags, advice } = review.status;
   const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
-  const left = estimate ? `≈ ${count(estimate.missing)}` : `≈ ${count(model)}`;
-  const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : "by the model";
+  const isLearned = tags.some((tag) => tag.learned);
+  const left = estimate ? `≈ ${count(estimate.missing)}` : isLearned ? `≈ ${count(model)}` : "?";
+  const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : isLearned ? "by the model" : "not known yet";
   const fact = (value, label, more) => h("p", {}, h("strong", {}, value), h("span", {}, label), h("span", { class: "soft" }, more));
   fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.an_hour === null ? "so far" : `${count(session.an_hour)} an hour`), fact(left, "missing", range)),
     h("p", { class: "soft" }, advice),

@@ -17,7 +17,7 @@ function paint() {
   const { item, tag, tiles, decide } = shown;
   const state = item.state > 0 ? "accepted" : item.state < 0 ? "rejected" : "";
   const question = tag
-    ? h("p", { class: "question" }, h("strong", {}, tag), h("span", { class: "soft" }, state || percent(item.probability)))
+    ? h("p", { class: "question" }, h("strong", {}, tag), h("span", { class: "soft" }, state || (item.probability === undefined ? "" : percent(item.probability))))
     : h("p", { class: "question soft" }, item.name);
   const act = (value) => decide && move(() => decide([item], value));
   $("zoom").className = state;
