@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test lint types pytest benchmarks clean
+.PHONY: demo test lint types pytest chromium benchmarks clean
 
 demo: $(STAMP)
 	$(BIN)/positively demo
@@ -18,8 +18,15 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 # One thread a worker: torch's own threads and pytest's workers would fight for the cores.
-pytest: $(STAMP)
+pytest: $(STAMP) chromium
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+
+# The review page is tested in a real browser. Where there is none and none can be installed, those tests are skipped.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		{ command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+		echo "No chromium: the tests of the review page in a browser are skipped."
 
 benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -12,6 +12,7 @@ from positively.logs import is_first_process, shown
 VERBS = {
     "demo": "train on scenes of handwritten digits, with 30 % of the tags, and see what it finds",
     "missing": "list the tags that are probably missing from a table, and those that look wrong",
+    "review": "accept or reject the tags that are probably missing, on a local page that learns from every answer",
     "train": "train a classifier from a table of tags",
     "evaluate": "score a trained run on a table whose tags are complete",
     "predict": "tag images with a trained run",
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         way_on = (
             " What was computed is stored; the same command goes on."
-            if verb in ("train", "missing", "bench", "demo")
+            if verb in ("train", "missing", "review", "bench", "demo")
             else ""
         )
         print(f"Stopped.{way_on}", file=sys.stderr)

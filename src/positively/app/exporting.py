@@ -1,0 +1,69 @@
+"""The reviewed table as a file beside the original, which is never touched."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+from positively.app.store import DecisionStore
+from positively.app.tally import Tally
+from positively.data.options import ReadOptions
+from positively.data.writing import WRITABLE, write_table
+from positively.errors import ConfigError, option
+from positively.labels import LabelTable
+
+
+def default_export(source: Path) -> Path:
+    """Where the reviewed table goes unless told: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` the same way."""
+    if source.is_dir():
+        return source.absolute().with_name(f"{source.absolute().name}.reviewed.csv")
+    ending = source.suffix if source.suffix.lower() in WRITABLE else ".csv"
+    return source.with_name(f"{source.stem}.reviewed{ending}")
+
+
+def free_export(source: Path, store: DecisionStore) -> Path:
+    """The default place, numbered if somebody else's file is there (or one of ours that was edited since)."""
+    place = default_export(source)
+    for number in count(2):
+        if not place.exists() or store.is_own_export(place):
+            return place
+        first = default_export(source)
+        place = first.with_name(f"{first.stem}-{number}{first.suffix}")
+    raise AssertionError("there is always another number")
+
+
+def export_table(
+    out: Path, source: Path, table: LabelTable, options: ReadOptions, store: DecisionStore, tally: Tally
+) -> int:
+    """Write the table with what was decided.
+
+    Returns:
+        How many labels differ from the original.
+
+    Raises:
+        ConfigError: There is a file of that name that was not exported from this review.
+    """
+    if out.exists() and not store.is_own_export(out):
+        raise ConfigError(f"{out} is there, and was not written by this review, so it stays. Name another file.")
+    rows = {image: row for row, image in enumerate(table.images)}
+    columns = {tag: column for column, tag in enumerate(table.classes)}
+    changes = {
+        (image, tag): state
+        for (image, tag), state in tally.states().items()
+        if state and image in rows and not _is_recorded(table, rows[image], columns.get(tag), state)
+    }
+    write_table(out, table, changes, source=None if source.is_dir() else source, options=options)
+    store.add_export(out)
+    return len(changes)
+
+
+def _is_recorded(table: LabelTable, row: int, column: int | None, state: int) -> bool:
+    return column is not None and int(table.offsets[row, column]) + int(table.blank) == state
+
+
+def check_export(out: Path, store: Path) -> None:
+    """Raise if there is nothing to be exported: before anything is read."""
+    if not store.exists():
+        raise ConfigError(
+            f"{option('export', str(out))}: there is no review in {store} yet. Begin one without {option('export')}."
+        )

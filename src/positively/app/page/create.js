@@ -1,0 +1,103 @@
+// A tag that nobody had: a few photos that carry it, and a name.
+
+import { $, fill, h, isView, key, plural } from "./dom.js";
+import { addTag, ask, refresh, review } from "./review.js";
+import { Tiles, fitting, guess, resize } from "./tiles.js";
+import { openZoom } from "./zoom.js";
+
+let order = "diverse";
+let begins = [0];
+let picked = new Map();
+let name = "";
+
+const tiles = new Tiles({ label: "All photos", zoom: (item) => openZoom(item, null, tiles, null), changed: () => gather() });
+
+/** What is selected on this page joins what was picked on others. */
+function gather() {
+  tiles.items.forEach((item, place) => (tiles.selected.has(place) ? picked.set(item.row, item) : picked.delete(item.row)));
+  paintBar();
+}
+
+async function show(begin) {
+  const told = await ask("/api/browse", { order, begin, count: guess(tiles.element) });
+  if (told === null || !isView("create")) return;
+  const chosen = new Map(picked);
+  const items = fitting(told.items, tiles.element);
+  tiles.show(items, items.length < told.items.length);
+  picked = chosen;
+  items.forEach((item, place) => picked.has(item.row) && tiles.selected.add(place));
+  tiles.paint();
+  tiles.focus(0);
+}
+
+const next = () => {
+  const begin = begins.at(-1) + tiles.items.length;
+  if (begin >= review.status.photos) return;
+  begins.push(begin);
+  show(begin);
+};
+const back = () => {
+  if (begins.length < 2) return;
+  begins.pop();
+  show(begins.at(-1));
+};
+
+function paintBar() {
+  if (!isView("create")) return;
+  const focused = document.activeElement?.id;
+  const input = h("input", { id: "tag-name", value: name, placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: (event) => typed(event.target.value) });
+  fill($("bar"), h("p", { class: "told" }, picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos"),
+    h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, h("button", { id: "find", class: "primary", disabled: !picked.size || !name.trim() }, "Find it in all others", key("⏎"))),
+    h("span", { class: "gap" }),
+    h("button", { onclick: shuffle, "aria-pressed": String(order === "diverse") }, order === "diverse" ? "Varied" : "In order"),
+    begins.length > 1 && h("button", { class: "icon", "aria-label": "Previous page", onclick: back }, "‹"),
+    h("button", { disabled: begins.at(-1) + tiles.items.length >= review.status.photos, onclick: next }, "More photos ›"),
+  );
+  if (focused === "tag-name") $("tag-name").focus();
+}
+
+function typed(text) {
+  name = text;
+  $("find").disabled = !picked.size || !name.trim();
+}
+
+function shuffle() {
+  order = order === "diverse" ? "table" : "diverse";
+  begins = [0];
+  show(0);
+}
+
+async function create(event) {
+  event.preventDefault();
+  const told = await addTag(name, [...picked.keys()]);
+  if (told === null) return;
+  name = "";
+  picked = new Map();
+  tiles.selected.clear();
+  await refresh();
+  location.hash = `#grid/${encodeURIComponent(told.name)}`;
+}
+
+export const create_ = {
+  async enter() {
+    fill($("main"), tiles.element);
+    this.title();
+    await show(begins.at(-1));
+  },
+  title() {
+    $("title").textContent = "New tag";
+    $("subtitle").textContent = "Pick three photos or more that share something, and name it.";
+  },
+  async refresh() {},
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    if (event.key === "PageDown") next();
+    else if (event.key === "PageUp") back();
+    else if (event.key === "Enter" && picked.size) $("tag-name").focus();
+    else if (["+", "=", "-"].includes(event.key)) {
+      resize(event.key === "-" ? -1 : 1);
+      show(begins.at(-1));
+    } else return tiles.key(event);
+    return true;
+  },
+};

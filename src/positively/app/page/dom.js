@@ -1,0 +1,69 @@
+// Small helpers: elements, numbers for people, a note at the edge of the screen.
+
+export const $ = (id) => document.getElementById(id);
+
+/** Whether a view is still the one on the screen, and no other was asked for meanwhile. */
+export const isView = (name) => document.body.dataset.view === name && (location.hash.slice(1) || "grid").startsWith(name);
+
+/** An element with properties (on… are listeners, aria-… and data-… attributes) and children. */
+export function h(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key.includes("-") || key === "role" || key === "for") element.setAttribute(key, value);
+    else if (key === "class") element.className = value;
+    else element[key] = value;
+  }
+  fill(element, ...children);
+  return element;
+}
+
+/** Put children into an element in place of what is there; what is false or null is left out. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+export const count = (value) => Math.round(value).toLocaleString("en");
+export const percent = (value) => `${Math.round(100 * value)} %`;
+export const plural = (number, what) => `${count(number)} ${what}${Math.round(number) === 1 ? "" : "s"}`;
+export const key = (text) => h("kbd", { "aria-hidden": "true" }, text);
+
+/** A label that is shorter on a phone; screen readers hear the long one. */
+export const label = (long, short) => [
+  h("span", { class: "long" }, long),
+  h("span", { class: "short", "aria-hidden": "true" }, short),
+];
+
+/** "about 31", "almost none": what an expected number means. */
+export const about = (value) => (value < 0.5 ? "hardly any" : `about ${count(value)}`);
+
+let hiding = 0;
+/** A sentence at the edge of the screen, read aloud by screen readers. */
+export function toast(text, isError = false) {
+  const place = $("toast");
+  place.textContent = text;
+  place.className = isError ? "shown error" : "shown";
+  clearTimeout(hiding);
+  hiding = setTimeout(() => (place.className = ""), isError ? 8000 : 3500);
+}
+
+/** A photo as an image element. */
+export function picture(item, size, properties = {}) {
+  return h("img", {
+    src: `/${size}/${item.row}?v=${document.documentElement.dataset.run}`,
+    alt: "",
+    decoding: "async",
+    draggable: false,
+    ...properties,
+  });
+}
+
+let framed = null;
+/** A large photo; the same element as long as it is the same photo, so that nothing flickers. */
+export function figure(item) {
+  if (framed?.dataset.row !== String(item.row)) {
+    framed = h("figure", { "data-row": item.row }, picture(item, "photo", { alt: item.name }));
+  }
+  return framed;
+}

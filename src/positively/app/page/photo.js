@@ -1,0 +1,157 @@
+// One photo, large, with the tags it probably lacks.
+
+import { $, about, figure, fill, h, isView, key, percent, picture } from "./dom.js";
+import { answer, ask, isOutdated, review } from "./review.js";
+
+let shown = null;
+let rows = [];
+let place = -1;
+let current = 0;
+
+async function open(row) {
+  const told = await ask("/api/photo", row === undefined ? { exclude: rows } : { row });
+  if (told === null || !isView("photo")) return;
+  if (told.photo === null) {
+    fill($("main"), h("p", { class: "empty" }, "That was the last photo."));
+    fill($("bar"));
+    return;
+  }
+  if (!rows.includes(told.photo.row)) rows.push(told.photo.row);
+  place = rows.indexOf(told.photo.row);
+  shown = told.photo;
+  shown.candidates.forEach((candidate) => (candidate.state = 0));
+  current = 0;
+  history.replaceState(null, "", `#photo/${shown.row}`);
+  // The next one is on its way while this one is looked at.
+  for (const next of told.next) picture({ row: next }, "photo");
+  paint();
+}
+
+async function decide(candidates, state) {
+  const before = candidates.map((candidate) => candidate.state);
+  for (const candidate of candidates) candidate.state = state;
+  const next = shown.candidates.findIndex((candidate, number) => number > current && !candidate.state);
+  if (candidates.length === 1 && candidates[0] === shown.candidates[current] && next >= 0 && state) current = next;
+  paint();
+  const told = await answer(candidates.map((candidate) => [shown.row, candidate.tag]), state, "photo");
+  if (told === null) {
+    candidates.forEach((candidate, number) => (candidate.state = before[number]));
+    paint();
+  }
+}
+
+const left = () => shown.candidates.filter((candidate) => !candidate.state);
+
+function candidateRow(candidate, number) {
+  const state = candidate.state > 0 ? "accepted" : candidate.state < 0 ? "rejected" : "";
+  const bar = h("span", { class: "meter", "aria-hidden": "true" });
+  bar.style.setProperty("--share", candidate.probability);
+  const small = (kind, label, text, value) =>
+    h(
+      "button",
+      { class: `${kind} round`, "aria-label": `${label} ${candidate.tag}`, "aria-pressed": String(candidate.state === value), onclick: () => decide([candidate], candidate.state === value ? 0 : value) },
+      text,
+    );
+  return h(
+    "li",
+    { class: `${state} ${number === current ? "current" : ""}` },
+    number < 9 ? key(String(number + 1)) : h("span", { class: "no-key" }),
+    h("span", { class: "name" }, candidate.tag, bar),
+    h("span", { class: "soft" }, percent(candidate.probability)),
+    small("yes", "Accept", "✓", 1),
+    small("no", "Reject", "✕", -1),
+  );
+}
+
+function paint() {
+  if (!shown || !isView("photo")) return;
+  $("title").textContent = shown.name.split("/").pop();
+  const expected = shown.candidates.reduce((sum, candidate) => sum + (candidate.state ? 0 : candidate.probability), 0);
+  $("subtitle").textContent = `${about(expected)} of these tags missing`;
+  const decided = Object.entries(shown.decided);
+  const chips = [
+    ...shown.known.map((tag) => h("li", { class: "chip" }, tag)),
+    ...decided.map(([tag, state]) => h("li", { class: `chip ${state > 0 ? "accepted" : "rejected"}` }, `${state > 0 ? "✓" : "✕"} ${tag}`)),
+  ];
+  const names = h("datalist", { id: "all-tags" }, ...review.status.tags.map((tag) => h("option", { value: tag.name })));
+  const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off" });
+  input.setAttribute("list", "all-tags");
+  const focused = document.activeElement?.id === "other-tag";
+  fill($("main"), h(
+      "div",
+      { class: "photo" },
+      figure(shown),
+      h(
+        "section",
+        { class: "panel", "aria-label": "Tags of this photo" },
+        chips.length ? h("ul", { class: "chips", "aria-label": "Tags so far" }, ...chips) : null,
+        h("h2", {}, shown.candidates.length ? "Probably missing" : "Every tag is answered"),
+        h("ol", { class: "candidates" }, ...shown.candidates.map(candidateRow)),
+        h("form", { class: "other", onsubmit: addOther }, h("label", { class: "hidden", for: "other-tag" }, "Another tag"), input, names, h("button", {}, "Add")),
+      ),
+    ),
+  );
+  if (focused) $("other-tag").focus();
+  fill($("bar"), h("p", { class: "told" }, left().length ? `${left().length} open` : "Photo done"),
+    h("button", { class: "rest", disabled: !left().length, onclick: () => decide(left(), -1) }, "None of the rest", key("⇧R")),
+    h("span", { class: "gap" }),
+    place > 0 && h("button", { class: "icon", "aria-label": "Previous photo", onclick: back }, "‹"),
+    h("button", { class: left().length ? "" : "primary", onclick: forward }, "Next photo ›", key("→")),
+  );
+}
+
+async function addOther(event) {
+  event.preventDefault();
+  const name = $("other-tag").value.trim();
+  if (!name) return;
+  const told = await answer([[shown.row, name]], 1, "hand");
+  if (told !== null) await open(shown.row);
+  $("other-tag")?.focus();
+}
+
+const forward = () => open(rows[place + 1]);
+const back = () => place > 0 && open(rows[place - 1]);
+
+export const photo = {
+  async enter(row) {
+    if (row !== undefined && Number.isInteger(Number(row))) await open(Number(row));
+    else await open(rows[place]);
+  },
+
+  title() {},
+
+  async refresh() {
+    if (shown === null) return;
+    const told = await ask("/api/photo", { row: shown.row });
+    if (told === null || told.photo.row !== shown.row) return;
+    if (isOutdated(told)) {
+      setTimeout(() => this.refresh(), 250);
+      return;
+    }
+    const decided = told.photo.decided;
+    const here = new Set(shown.candidates.map((candidate) => candidate.tag));
+    for (const candidate of shown.candidates) candidate.state = decided[candidate.tag] ?? 0;
+    shown.known = told.photo.known;
+    shown.decided = Object.fromEntries(Object.entries(decided).filter(([tag]) => !here.has(tag)));
+    paint();
+  },
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || shown === null) return false;
+    const digit = /^Digit([1-9])$/.exec(event.code);
+    const candidate = shown.candidates[digit ? Number(digit[1]) - 1 : current];
+    const is = (...names) => names.includes(event.key);
+    if (digit && candidate) decide([candidate], event.shiftKey ? -1 : 1);
+    else if (is("R")) left().length && decide(left(), -1);
+    else if (is("a", "y") && candidate) decide([candidate], 1);
+    else if (is("r", "n") && candidate) decide([candidate], -1);
+    else if (is("Backspace") && candidate) decide([candidate], 0);
+    else if (is("ArrowDown", "ArrowUp")) {
+      current = Math.min(Math.max(current + (event.key === "ArrowDown" ? 1 : -1), 0), Math.max(shown.candidates.length - 1, 0));
+      paint();
+    } else if (is("ArrowRight", "PageDown")) forward();
+    else if (is("ArrowLeft", "PageUp")) back();
+    else return false;
+    return true;
+  },
+};

@@ -1,0 +1,49 @@
+// Where the review stands, in numbers: all of it, and tag by tag.
+
+import { $, count, fill, h, percent, plural } from "./dom.js";
+import { review, tagOf } from "./review.js";
+import { orderedTags } from "./side.js";
+
+const ROWS = 300;
+
+const card = (value, label, more) => h("div", { class: "card" }, h("strong", {}, value), h("span", {}, label), more && h("span", { class: "soft" }, more));
+
+function paint() {
+  const { status } = review;
+  const { session, estimate, tags } = status;
+  const judged = tags.reduce((sum, tag) => sum + tag.judged, 0);
+  const right = tags.reduce((sum, tag) => sum + tag.right, 0);
+  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
+  $("title").textContent = "Progress";
+  $("subtitle").textContent = `${status.source}, ${plural(status.photos, "photo")}, ${plural(tags.length, "tag")}`;
+  fill($("bar"));
+  const head = ["Tag", "Known", "Gained", "Rejected", "Right so far", "Probably missing"];
+  const body = orderedTags().slice(0, ROWS).map(tagOf).map((tag) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("a", { href: `#grid/${encodeURIComponent(tag.name)}` }, tag.name)),
+      ...[count(tag.known), tag.gained ? `+${count(tag.gained)}` : "–", tag.rejected ? count(tag.rejected) : "–", tag.judged ? `${percent(tag.right / tag.judged)} of ${tag.judged}` : "–", tag.learned ? count(tag.missing) : "too few photos"].map((text) => h("td", {}, text)),
+    ),
+  );
+  fill($("main"), h(
+      "div",
+      { class: "progress" },
+      h("p", { class: "advice" }, status.advice),
+      h(
+        "div",
+        { class: "cards" },
+        card(`+${count(status.gained)}`, "tags gained", session.gained ? `${count(session.gained)} in this session` : null),
+        card(session.an_hour === null ? "–" : count(session.an_hour), "tags gained an hour", session.minutes < 1 ? "under a minute at it" : `${plural(session.minutes, "minute")} at it`),
+        card(judged ? percent(right / judged) : "–", "of suggestions right", judged ? `${count(right)} of ${count(judged)}` : "none judged yet"),
+        estimate
+          ? card(`≈ ${count(estimate.missing)}`, "tags still missing", `${count(estimate.low)} to ${count(estimate.high)}, by ${plural(estimate.answers, "random check")}`)
+          : card(`≈ ${count(model)}`, "tags still missing", "as the model thinks; Check tells more"),
+      ),
+      h("table", {}, h("caption", { class: "hidden" }, "Tags"), h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...body)),
+      tags.length > ROWS && h("p", { class: "soft" }, `The first ${ROWS} of ${count(tags.length)} tags.`),
+    ),
+  );
+}
+
+export const progress = { enter: paint, title: paint, refresh: paint, key: () => false };

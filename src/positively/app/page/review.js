@@ -1,0 +1,102 @@
+// What the page knows of the review, and the only place that talks to the server.
+
+import { toast } from "./dom.js";
+
+export const review = { status: { tags: [] }, listeners: [] };
+
+async function send(path, body) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method: body === undefined ? "GET" : "POST",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Error("The review is not running any more. Start it again; everything up to here is stored.");
+  }
+  if (response.ok) return response.json();
+  const text = await response.text();
+  let told = text;
+  try {
+    const parsed = JSON.parse(text);
+    told = parsed.error ?? "That could not be understood.";
+  } catch {
+    // plain text, as the guard answers
+  }
+  throw new Error(told);
+}
+
+/** Ask the server; an error becomes a note, and null. */
+export async function ask(path, body) {
+  try {
+    return await send(path, body);
+  } catch (error) {
+    toast(error.message, true);
+    return null;
+  }
+}
+
+let refreshing = 0;
+let version = -1;
+
+/** Counts and advice anew, soon: several answers in a row share one request. */
+export function refreshSoon() {
+  clearTimeout(refreshing);
+  refreshing = setTimeout(refresh, 120);
+}
+
+export async function refresh() {
+  clearTimeout(refreshing);
+  const status = await ask("/api/status");
+  if (status === null) return;
+  review.status = status;
+  version = Math.max(version, status.version);
+  document.documentElement.dataset.run = status.run;
+  for (const listener of review.listeners) listener();
+}
+
+let waiting = 0;
+let chain = Promise.resolve();
+
+/** Tell the server something; one thing after the other, so that an undo never overtakes its answer. */
+function tell(path, body) {
+  waiting += 1;
+  chain = chain.then(async () => {
+    const told = await ask(path, body);
+    waiting -= 1;
+    if (told !== null) version = Math.max(version, told.version ?? 0);
+    refreshSoon();
+    return told;
+  });
+  return chain;
+}
+
+/** Whether what the server told is older than what was done here since. */
+export const isOutdated = (told) => waiting > 0 || told.version < version;
+
+export const answer = (pairs, state, way, onlyOpen = false) =>
+  tell("/api/answer", { pairs, state, way, only_open: onlyOpen });
+export const undo = () => tell("/api/undo", {});
+export const addTag = (name, rows) => tell("/api/tag", { name, rows });
+export const startAudit = () => tell("/api/audit", {});
+export const writeTable = () => tell("/api/export", {});
+
+/** Call back when another tab, or the background, has changed something. */
+export function watch(changed) {
+  setInterval(async () => {
+    if (document.hidden) return;
+    try {
+      const now = await send("/api/version");
+      if (now.version > version) {
+        version = now.version;
+        await refresh();
+        changed();
+      }
+    } catch {
+      // the next answer tells it
+    }
+  }, 1500);
+}
+
+export const tagOf = (name) => review.status.tags.find((tag) => tag.name === name);

@@ -1,0 +1,142 @@
+"""What the page shows of a review, as plain dictionaries for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from positively.app.session import Pair, ReviewSession
+from positively.missing.asking import Way
+
+CANDIDATES = 10
+"""Tags that are offered for one photo."""
+
+_WORTH = 0.2
+"""Probability from which on a tag counts where photos are ordered by the tags they lack."""
+
+_SETTLED_MINUTES = 2.0
+"""Before that, tags an hour would be a guess from a few keystrokes."""
+
+_TOO_EARLY = "Accept and reject some photos: then it can be told how many are missing."
+
+
+def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[int] = ()) -> list[int]:
+    """Photos of which it is open whether they carry a tag, likeliest first, but for some."""
+    left_out = set(exclude)
+    ranked = session.model.ranking(session.column(tag), limit=count + len(left_out))
+    return [row for row in ranked.tolist() if row not in left_out][:count]
+
+
+def pairs(session: ReviewSession, tag: str, rows: Iterable[int]) -> list[dict[str, Any]]:
+    """Some photos under one tag: how likely it is, and what is known of it."""
+    column = session.column(tag)
+    states, likely = session.model.states(column), session.model.probabilities(column)
+    return [
+        {"row": row, "name": session.table.images[row], "probability": _rounded(likely[row]), "state": int(states[row])}
+        for row in rows
+    ]
+
+
+def photo(session: ReviewSession, row: int) -> dict[str, Any]:
+    """One photo: tags on record, tags decided, and candidates, likeliest first."""
+    image, classes = session.table.images[row], list(session.model.classes)
+    recorded = zip(session.table.classes, session.table.states([row])[0].tolist(), strict=True)
+    decided = {tag: state for tag in classes if (state := session.tally.state(image, tag))}
+    return {
+        "row": row,
+        "name": image,
+        "known": [tag for tag, state in recorded if state > 0 and tag not in decided],
+        "decided": decided,
+        "candidates": [
+            {"tag": classes[column], "probability": _rounded(likely)}
+            for column, likely in session.model.photo(row)[:CANDIDATES]
+        ],
+    }
+
+
+def promising(session: ReviewSession, count: int, exclude: Collection[int] = ()) -> list[int]:
+    """Photos in the order of the number of tags that they probably lack."""
+    expected = np.zeros(len(session.table))
+    for column in range(len(session.model.classes)):
+        likely = session.model.probabilities(column)
+        expected += np.where((session.model.states(column) == 0) & (likely >= _WORTH), likely, 0.0)
+    left_out = set(exclude)
+    order = np.argsort(-expected, kind="stable")[: count + len(left_out)]
+    return [row for row in order.tolist() if row not in left_out][:count]
+
+
+def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pair] = ()) -> list[dict[str, Any]]:
+    """What is to be asked next, by one of the model's ways; what was left open is not asked again."""
+    classes, shown, skip = list(session.model.classes), set(exclude), session.left_open()
+    if way == "audit":
+        _renew_audit(session, skip)
+    # Those on the screen are no skipped ones: the audit has to tell the two apart.
+    asked = session.model.ask(way, count + len(shown), skip=skip)
+    items = [
+        {
+            "row": question.row,
+            "name": session.table.images[question.row],
+            "tag": classes[question.column],
+            "probability": _rounded(question.probability),
+        }
+        for question in asked
+    ]
+    return [item for item in items if (item["row"], item["tag"]) not in shown][:count]
+
+
+def _renew_audit(session: ReviewSession, skip: frozenset[tuple[int, int]]) -> None:
+    """Draw anew where the draws are used up, or none is answered yet and they lack tags that came since."""
+    model = session.model
+    is_behind = len(model.audit.missing) < len(model.classes)
+    is_begun = any(action.way == "audit" for action in session.tally.actions)
+    if (is_behind and not is_begun) or not model.ask("audit", 1, skip=skip):
+        session.start_audit()
+
+
+def status(session: ReviewSession) -> dict[str, Any]:
+    """Where the review stands: every tag with its counts, what was gained, what is left, what to do next."""
+    tally, model = session.tally, session.model
+    tags = []
+    for progress in model.overview():
+        counts = tally.by_tag[progress.name]
+        tags.append(
+            {
+                "name": progress.name,
+                "known": progress.known,
+                "gained": counts.accepted,
+                "rejected": counts.rejected,
+                "missing": _rounded(progress.missing),
+                "learned": bool(progress.learned),
+                "right": counts.right,
+                "judged": counts.judged,
+            }
+        )
+    minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
+    rate = round(60 * gained / minutes) if minutes >= _SETTLED_MINUTES else None
+    estimate = model.estimate()
+    return {
+        "version": session.version,
+        "source": session.table.source,
+        "photos": len(session.table),
+        "tags": tags,
+        "gained": tally.gained(),
+        "rejected": sum(counts.rejected for counts in tally.by_tag.values()),
+        "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": rate},
+        "estimate": None
+        if estimate is None
+        else {
+            "missing": _rounded(estimate.missing),
+            "low": _rounded(estimate.low),
+            "high": _rounded(estimate.high),
+            "answers": estimate.answers,
+        },
+        "unchecked": max(len(model.classes) - len(model.audit.missing), 0),
+        "advice": model.advice() if not tags or any(tag["learned"] for tag in tags) else _TOO_EARLY,
+        "can_undo": bool(tally.actions),
+    }
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)

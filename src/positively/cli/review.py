@@ -1,0 +1,154 @@
+"""``positively review``: a local page on which a person accepts or rejects the tags that are probably missing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from positively.cli.parsing import Parser, take
+from positively.data.options import READABLE, ReadOptions
+from positively.training.config import MachineOptions, ModelOptions, TrainConfig
+
+if TYPE_CHECKING:
+    from positively.app.session import ReviewSession
+    from positively.app.store import DecisionStore
+    from positively.labels import LabelTable
+
+# What features depend on; the rest of these groups is about training.
+_MODEL = {"backbone", "weights", "image_size"}
+_MACHINE = {"accelerator", "precision", "workers", "features"}
+
+
+def parser() -> Parser:
+    """Options of the verb."""
+    made = Parser(
+        "review",
+        "TABLE|FOLDER",
+        "Accept or reject the tags that are probably missing, on a page in your browser that learns from every answer. "
+        "Every decision is stored at once, beside the table, which itself is never touched; the same command goes on. "
+        "A folder of photos without a single tag does as well.",
+    )
+    made.add_argument("table", type=str, help=f"{READABLE}; or a folder of photos")
+    made.add_argument(
+        "--out",
+        type=str | None,
+        default=None,
+        help="file of decisions; default: <table>.review.sqlite beside the table",
+    )
+    made.add_argument(
+        "--export",
+        type=str | None,
+        default=None,
+        help="write the reviewed table to this .csv, .tsv or .parquet file, and stop, without opening the page",
+    )
+    made.add_argument("--port", type=int | None, default=None, help="port of the page; default: a free one")
+    made.add_argument(
+        "--host",
+        type=str,
+        default="127.0.0.1",
+        help="address to listen at; any other than the default lets other machines in, if they have the token",
+    )
+    made.add_switch("no_open", help="print the address, and open no browser")
+    made.add_group(ReadOptions)
+    made.add_group(ModelOptions, without={field.name for field in fields(ModelOptions)} - _MODEL)
+    made.add_group(MachineOptions, without={field.name for field in fields(MachineOptions)} - _MACHINE)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Read, look at the photos once, serve until Ctrl-C."""
+    values = parser().parse(arguments)
+    from positively.app.exporting import check_export
+    from positively.app.opening import open_reviewable
+    from positively.app.store import DecisionStore, default_place
+    from positively.data.writing import check_writable
+    from positively.logs import logger
+
+    source, reading = Path(values.table), take(ReadOptions, values)
+    place = Path(values.out) if values.out else default_place(source)
+    if values.export:
+        check_writable(Path(values.export), source)
+        check_export(Path(values.export), place)
+    else:
+        _require_extra()
+    table, notes = open_reviewable(source, reading)
+    logger.info("\n".join(notes))
+    store = DecisionStore(place, table)
+    try:
+        if values.export:
+            _export(Path(values.export), source, table, reading, store)
+        else:
+            _serve(source, table, reading, store, take(TrainConfig, values), values)
+    finally:
+        store.close()
+    return 0
+
+
+def _require_extra() -> None:
+    from positively.errors import ConfigError
+
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"The review page needs {error.name}. Run: pip install 'positively[serve]'") from None
+
+
+def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore) -> None:
+    from positively.app.exporting import export_table
+    from positively.app.tally import Tally
+
+    tally = Tally()
+    for action in store.actions():
+        tally.add(action)
+    labels = export_table(out, source, table, reading, store, tally)
+    print(f"{out}: {table.source} with {labels:,} labels more by the review in {store.path}.")
+
+
+def _serve(
+    source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, config: TrainConfig, values: object
+) -> None:
+    from positively.app.exporting import export_table, free_export
+    from positively.app.guard import Guard, is_loopback
+    from positively.app.server import create_app
+    from positively.app.serving import listen, serve
+    from positively.app.session import ReviewSession
+    from positively.training.frozen import frozen_features
+
+    host, port, no_open = (getattr(values, name) for name in ("host", "port", "no_open"))
+    listening = listen(host, port)  # before the photos are looked at, which may take minutes
+    table, features = frozen_features(table, config)
+    session = ReviewSession(table, features, store)
+    guard = Guard(host, listening.getsockname()[1])
+
+    def export() -> tuple[Path, int]:
+        out = free_export(source, store)
+        return out, export_table(out, source, table, reading, store, session.tally)
+
+    print(f"Decisions are stored in {store.path}. {_tell_past(session)}")
+    if not is_loopback(host):
+        print("Other machines reach this page; the token in its address is all that keeps them out, unencrypted.")
+    print(f"Review at {guard.address}\nCtrl-C ends it; the same command goes on.", flush=True)
+    try:
+        with suppress(KeyboardInterrupt):
+            serve(create_app(session, guard, export), listening, guard.address, open_browser=not no_open)
+    finally:
+        session.close()
+    print(f"\n{_tell_end(session)}")
+
+
+def _tell_past(session: ReviewSession) -> str:
+    gained = session.tally.gained()
+    rejected = sum(counts.rejected for counts in session.tally.by_tag.values())
+    return f"So far {gained:,} tags were accepted and {rejected:,} rejected." if gained or rejected else "None yet."
+
+
+def _tell_end(session: ReviewSession) -> str:
+    number = session.store.session
+    minutes, gained = session.tally.minutes(number), session.tally.gained(number)
+    return (
+        f"{gained:,} tags gained in {minutes:.0f} minutes, {session.tally.gained():,} in all; every decision is in "
+        f"{session.store.path}. The same command goes on; with --export FILE it writes the reviewed table."
+    )

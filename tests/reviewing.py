@@ -1,0 +1,98 @@
+"""Shared by the tests of the review: a table of coloured squares with half of its tags, and a server in a thread."""
+
+import csv
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import uvicorn
+
+import shapes
+from positively.app.exporting import export_table, free_export
+from positively.app.guard import Guard
+from positively.app.server import create_app
+from positively.app.serving import listen
+from positively.app.session import ReviewSession
+from positively.app.store import DecisionStore, default_place
+from positively.data.options import ReadOptions
+from positively.data.reading import read_labels
+from positively.training.config import TrainConfig
+from positively.training.frozen import frozen_features
+
+
+def write_tags(folder, place, truth, rows=None):
+    """Write tags.csv with half of the positive tags, and return its path."""
+    known = truth.with_known_ratio(0.5, seed=3)
+    with (folder / "tags.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", "tags", "note"])
+        for row in range(len(truth)) if rows is None else rows:
+            tags = [name for name, state in zip(truth.classes, known.states([row])[0], strict=True) if state > 0]
+            writer.writerow([truth.images[row], ";".join(tags), f"photo {row}"])
+    return folder / "tags.csv"
+
+
+def words(place):
+    """Options of the command line for the tiny network."""
+    weights, features = place / "tiny.safetensors", place / "review-features"
+    made = ["--images", place, "--backbone", "positively_tiny", "--weights", weights, "--image-size", shapes.SIDE]
+    return [str(word) for word in [*made, "--features", features, "--workers", "0"]]
+
+
+def config(place):
+    """The same for Python."""
+    return TrainConfig(
+        backbone="positively_tiny",
+        weights=str(place / "tiny.safetensors"),
+        image_size=shapes.SIDE,
+        features=str(place / "review-features"),
+        workers=0,
+        accelerator="cpu",
+    )
+
+
+class Opened:
+    """A review in this process: its session, its guard and its service."""
+
+    def __init__(self, source, place, features=None, table=None, port=8517, **model):
+        self.source, self.options = source, ReadOptions(images=str(place))
+        if table is None:
+            table, _ = read_labels(source, self.options)
+            table, features = frozen_features(table, config(place))
+        self.store = DecisionStore(default_place(source), table)
+        self.session = ReviewSession(table, features, self.store, **model)
+        self.guard = Guard("127.0.0.1", port)
+        self.app = create_app(self.session, self.guard, self.export)
+
+    def export(self):
+        out = free_export(self.source, self.store)
+        return out, export_table(out, self.source, self.session.table, self.options, self.store, self.session.tally)
+
+    def close(self):
+        self.session.close()
+
+
+@contextmanager
+def served(source, place, **options):
+    """A review on a port of its own, in a thread; gives it with its address."""
+    listening = listen("127.0.0.1", 0)
+    opened = Opened(source, place, port=listening.getsockname()[1], **options)
+    server = uvicorn.Server(uvicorn.Config(opened.app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield opened
+    finally:
+        server.should_exit = True
+        thread.join(timeout=5)
+        opened.close()
+
+
+def truth_of(truth, opened, tag):
+    """Whether each row of an open review truly carries a tag."""
+    rows = {image: row for row, image in enumerate(truth.images)}
+    column = truth.classes.index(tag)
+    return np.array([truth.states([rows[image]])[0][column] > 0 for image in opened.session.table.images])

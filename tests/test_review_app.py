@@ -1,0 +1,452 @@
+"""The review behind its page: what is stored, who may ask, what is served, what is exported."""
+
+import csv
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from positively.app.opening import open_reviewable
+from positively.app.pictures import LARGE, THUMBNAIL, Pictures
+from positively.app.store import DecisionStore, default_place
+from positively.cli import main
+from positively.data.options import ReadOptions
+from positively.data.reading import read_labels
+from positively.errors import ConfigError, FileError
+from positively.labels import LabelTable
+from reviewing import Opened, truth_of, words, write_tags
+
+
+@pytest.fixture
+def source(tmp_path, place, tables):
+    return write_tags(tmp_path, place, tables[0])
+
+
+@pytest.fixture
+def opened(source, place):
+    opened = Opened(source, place)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(place, tables, tmp_path_factory):
+    """One review for all that only knock."""
+    opened = Opened(write_tags(tmp_path_factory.mktemp("guarded"), place, tables[0]), place)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def client(opened):
+    made = TestClient(opened.app, base_url="http://127.0.0.1:8517")
+    assert made.get("/", params={"token": opened.guard.token}).status_code == 200
+    return made
+
+
+def table_of(*names, source="tags.csv"):
+    table = LabelTable.from_positives(names, ["cat", "dog"], [[] for _ in names])
+    object.__setattr__(table, "source", source)
+    return table
+
+
+# The store
+
+
+def test_what_was_decided_is_there_after_a_restart(tmp_path):
+    table = table_of("a.jpg", "b.jpg")
+    store = DecisionStore(tmp_path / "x.review.sqlite", table)
+    store.add("likeliest", [("a.jpg", "cat", 1), ("b.jpg", "cat", -1)])
+    second = store.add("audit", [("a.jpg", "dog", 1)])
+    store.undo(second.number)
+    store.close()
+    again = DecisionStore(tmp_path / "x.review.sqlite", table)
+    (action,) = again.actions()
+    assert action.decisions == (("a.jpg", "cat", 1), ("b.jpg", "cat", -1))
+    assert (action.way, action.session, again.session) == ("likeliest", 1, 2) and action.time > 1e9
+    again.close()
+    with sqlite3.connect(tmp_path / "x.review.sqlite") as file:  # undone, and still on record
+        assert file.execute("SELECT COUNT(*) FROM decisions").fetchone() == (3,)
+        assert file.execute("SELECT way FROM actions WHERE undone IS NOT NULL").fetchall() == [("audit",)]
+
+
+@pytest.mark.parametrize("kind", ["text", "database", "folder"])
+def test_a_foreign_file_is_refused_and_untouched(tmp_path, kind):
+    path = tmp_path / "tags.review.sqlite"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "text":
+        path.write_text("my own notes\n" * 20)
+    else:
+        with sqlite3.connect(path) as file:
+            file.execute("CREATE TABLE mine (a)")
+    before = None if kind == "folder" else path.read_bytes()
+    with pytest.raises(ConfigError, match="holds no review, so it stays"):
+        DecisionStore(path, table_of("a.jpg"))
+    assert kind == "folder" or path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_review_of_other_photos_is_refused(tmp_path):
+    path = tmp_path / "x.review.sqlite"
+    DecisionStore(path, table_of("a.jpg", "b.jpg", "c.jpg")).close()
+    with pytest.raises(ConfigError, match=r"holds the review of other photos: 3 of tags\.csv, of which 1 are in pets"):
+        DecisionStore(path, table_of("a.jpg", "x.jpg", source="pets.csv"))
+    DecisionStore(path, table_of("z.jpg", "a.jpg", "b.jpg", "c.jpg")).close()  # the same, with one photo more
+
+
+def test_a_damaged_store_is_a_sentence(tmp_path):
+    path = tmp_path / "x.review.sqlite"
+    DecisionStore(path, table_of("a.jpg")).close()
+    path.write_bytes(path.read_bytes()[:200] + os.urandom(4000))
+    with pytest.raises(FileError, match="cannot be"):
+        DecisionStore(path, table_of("a.jpg"))
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
+    program = (
+        "import sys, time; from pathlib import Path; from positively.app.store import DecisionStore\n"
+        "from positively.labels import LabelTable\n"
+        "table = LabelTable.from_positives(['a.jpg'], ['cat'], [[]])\n"
+        "store = DecisionStore(Path(sys.argv[1]), table)\n"
+        "store.add('likeliest', [('a.jpg', 'cat', 1)])\n"
+        "print('open', flush=True); time.sleep(60)"
+    )
+    path, table = tmp_path / "x.review.sqlite", LabelTable.from_positives(["a.jpg"], ["cat"], [[]])
+    other = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "open\n"
+    with pytest.raises(ConfigError, match="is open in another review"):
+        DecisionStore(path, table)
+    other.kill()  # kill -9: the lock goes with the process, the decision stays
+    other.wait()
+    store = DecisionStore(path, table)
+    assert [action.decisions for action in store.actions()] == [(("a.jpg", "cat", 1),)]
+    store.close()
+
+
+# Who may ask
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"cookies": {"positively-8517": "guess"}}, "The token is missing"),
+        ({"cookies": {}}, "The token is missing"),
+        ({"headers": {"host": "evil.example:8517"}}, "under no other name"),
+        ({"headers": {"host": "127.0.0.1:9999"}}, "under no other name"),
+        ({"headers": {"host": "192.0.2.7:8517"}}, "under no other name"),
+        ({"headers": {"origin": "http://evil.example"}}, "Another site asked"),
+        ({"headers": {"origin": "null"}}, "Another site asked"),
+        ({"headers": {"sec-fetch-site": "cross-site"}}, "Another site asked"),
+        ({"headers": {"sec-fetch-site": "same-site"}}, "Another site asked"),
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/status"), ("POST", "/api/undo"), ("GET", "/thumbnail/0")])
+def test_strangers_are_refused(guarded, change, sentence, method, path):
+    cookies = change.get("cookies", {"positively-8517": guarded.guard.token})
+    stranger = TestClient(guarded.app, base_url="http://127.0.0.1:8517", cookies=cookies)
+    told = stranger.request(method, path, headers=change.get("headers"), json={} if method == "POST" else None)
+    assert told.status_code == 403 and sentence in told.text
+    friend = TestClient(guarded.app, base_url="http://localhost:8517", cookies={"positively-8517": guarded.guard.token})
+    friendly = {"origin": "http://localhost:8517", "sec-fetch-site": "same-origin"}
+    assert friend.request(method, path, headers=friendly, json={} if method == "POST" else None).status_code == 200
+
+
+def test_the_page_leaves_a_strict_cookie_and_forbids_the_rest(guarded):
+    stranger = TestClient(guarded.app, base_url="http://127.0.0.1:8517")
+    assert stranger.get("/").status_code == 403
+    assert stranger.get("/", params={"token": "guess"}).status_code == 403
+    page = stranger.get("/", params={"token": guarded.guard.token}, headers={"sec-fetch-site": "cross-site"})
+    assert page.status_code == 200 and "HttpOnly" in page.headers["set-cookie"]
+    assert "SameSite=strict" in page.headers["set-cookie"]
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    for name in ("docs", "redoc", "openapi.json"):
+        assert stranger.get(f"/{name}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/thumbnail/200",
+        "/thumbnail/-1",
+        "/photo/200",
+        "/thumbnail/..%2f..%2f..%2fetc%2fpasswd",
+        "/photo/%2fetc%2fpasswd",
+        "/page/..%2fserver.py",
+        "/page/%2e%2e/server.py",
+        "/page//etc/passwd",
+        "/etc/passwd",
+    ],
+)
+def test_a_path_outside_the_table_is_refused(guarded, path):
+    client = TestClient(guarded.app, base_url="http://127.0.0.1:8517", cookies={"positively-8517": guarded.guard.token})
+    told = client.get(path)
+    assert told.status_code in (404, 422) and b"root:" not in told.content and b"import" not in told.content
+
+
+# What is served
+
+
+def test_photos_come_upright_small_and_as_jpeg(tmp_path):
+    wide = Image.new("RGB", (1200, 600), "red")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    wide.save(tmp_path / "a.jpg", exif=exif)
+    wide.save(tmp_path / "b.png")
+    (tmp_path / "c.jpg").write_bytes(b"no photo")
+    pictures = Pictures([tmp_path / name for name in ("a.jpg", "b.png", "c.jpg", "gone.jpg")])
+    import io
+
+    shown = [Image.open(io.BytesIO(pictures.jpeg(row, THUMBNAIL))) for row in range(4)]
+    assert {image.format for image in shown} == {"JPEG"}
+    assert shown[0].size == (THUMBNAIL // 2, THUMBNAIL) and shown[1].size == (THUMBNAIL, THUMBNAIL // 2)
+    assert [pictures.aspect(row) for row in range(3)] == [0.5, 2.0, 1.0]
+    assert Image.open(io.BytesIO(pictures.jpeg(1, LARGE))).size == (1200, 600)
+    assert shown[2].size == shown[3].size == (400, 300)  # a placeholder
+    (tmp_path / "gone.jpg").write_bytes((tmp_path / "b.png").read_bytes())
+    assert Image.open(io.BytesIO(pictures.jpeg(3, THUMBNAIL))).size == (THUMBNAIL, THUMBNAIL // 2)  # back again
+
+
+def grid(client, tag, **more):
+    return client.post("/api/grid", json={"tag": tag, "count": 12, **more}).json()["items"]
+
+
+def answer(client, pairs, state, **more):
+    told = client.post("/api/answer", json={"pairs": pairs, "state": state, "way": "likeliest", **more})
+    assert told.status_code == 200, told.text
+    return told.json()["changed"]
+
+
+def tag_of(client, name):
+    return next(tag for tag in client.get("/api/status").json()["tags"] if tag["name"] == name)
+
+
+def test_answers_are_learned_counted_and_undone_without_end(client, opened):
+    before = [item["row"] for item in grid(client, "red")]
+    likely = [item["probability"] for item in grid(client, "red")]
+    assert likely == sorted(likely, reverse=True) and all(0 <= p <= 1 for p in likely)
+    answer(client, [[before[0], "red"], [before[1], "red"]], 1)
+    answer(client, [[before[2], "red"]], -1)
+    after = [item["row"] for item in grid(client, "red")]
+    assert not set(before[:3]) & set(after)
+    red = tag_of(client, "red")
+    assert (red["gained"], red["rejected"], red["right"], red["judged"]) == (2, 1, 2, 3)
+    status = client.get("/api/status").json()
+    assert status["gained"] == 2 and status["session"]["gained"] == 2 and status["can_undo"]
+    states = {item["row"]: item["state"] for item in grid(client, "red", rows=before[:4])}
+    assert [states[row] for row in before[:4]] == [1, 1, -1, 0]
+    told = [client.post("/api/undo", json={}).json() for _ in range(3)]
+    assert told[0]["pairs"] == [[before[2], "red"]] and told[0]["what"] == "red, 1 photo"
+    assert len(told[1]["pairs"]) == 2 and told[2]["what"] is None
+    assert [item["row"] for item in grid(client, "red")] == before
+    assert tag_of(client, "red")["gained"] == 0 and not client.get("/api/status").json()["can_undo"]
+
+
+def test_two_tabs_neither_double_nor_overrule(client, opened):
+    row, other = (item["row"] for item in grid(client, "red")[:2])
+    assert answer(client, [[row, "red"]], -1) == [[row, "red"]]
+    assert answer(client, [[row, "red"]], -1) == []  # the second tab says the same
+    # "Accept the rest" of a tab that does not know of the rejection yet.
+    assert answer(client, [[row, "red"], [other, "red"]], 1, only_open=True) == [[other, "red"]]
+    assert len(opened.store.actions()) == 2
+    assert answer(client, [[row, "red"]], 1) == [[row, "red"]]  # a change of mind
+    client.post("/api/undo", json={})
+    assert grid(client, "red", rows=[row])[0]["state"] == -1
+
+
+def test_mistaken_requests_are_sentences(client):
+    told = client.post("/api/answer", json={"pairs": [[0, "purple"]], "state": 1, "way": "likeliest"})
+    assert told.status_code == 400 and told.json()["error"] == "There is no tag 'purple'."
+    told = client.post("/api/answer", json={"pairs": [[200, "red"]], "state": 1, "way": "likeliest"})
+    assert told.status_code == 400 and "There is no photo 200" in told.json()["error"]
+    for body in ({"pairs": [], "state": 1, "way": "likeliest"}, {"pairs": [[0, "red"]], "state": 2, "way": "audit"}):
+        assert client.post("/api/answer", json=body).status_code == 422
+    for name, rows, sentence in (
+        ("", [1], "has a name"),
+        ("a;b", [1], "has a name"),
+        ("RED", [1], "'red' already"),
+        ("new", [], "begins with photos"),
+        ("new", [200], "begins with photos"),
+    ):
+        told = client.post("/api/tag", json={"name": name, "rows": rows})
+        assert told.status_code == 400 and sentence in told.json()["error"]
+
+
+def test_a_new_tag_from_three_photos_is_found_in_the_others(client, opened, tables, source, place):
+    is_red = truth_of(tables[0], opened, "red")
+    examples = np.flatnonzero(is_red)[:3].tolist()
+    assert client.post("/api/tag", json={"name": "  crimson ", "rows": examples}).json()["name"] == "crimson"
+    found = [item["row"] for item in grid(client, "crimson")]
+    assert not set(found) & set(examples)
+    assert is_red[found].mean() >= 2 * is_red.mean()
+    answer(client, [[found[0], "crimson"]], 1)
+    opened.close()
+    again = Opened(source, place)
+    assert again.session.model.classes[-1] == "crimson"
+    assert again.session.model.states(4)[[*examples, found[0]]].tolist() == [1, 1, 1, 1]
+    again.session.undo()
+    assert again.session.undo()[0] == "the new tag crimson"
+    assert sorted(again.session.model.classes) == sorted(tables[0].classes) and again.session.undo() is None
+    again.close()
+
+
+def test_checks_go_on_after_a_restart_and_end_in_an_interval(client, opened, tables, source, place):
+    truth = {tag: truth_of(tables[0], opened, tag) for tag in tables[0].classes}
+
+    def ask(count=1, **more):
+        return client.post("/api/questions", json={"way": "audit", "count": count, **more}).json()["items"]
+
+    first, second = ask(2)
+    assert ask(1, exclude=[[first["row"], first["tag"]]]) == [second]  # one that is on the screen already
+    answer(client, [[first["row"], first["tag"]]], 0, way="audit")  # skipped: never asked again
+    assert ask() == [second]
+    for _ in range(40):
+        (item,) = ask()
+        answer(client, [[item["row"], item["tag"]]], 1 if truth[item["tag"]][item["row"]] else -1, way="audit")
+    estimate = client.get("/api/status").json()["estimate"]
+    assert estimate["answers"] >= 40 and estimate["low"] <= estimate["missing"] <= estimate["high"]
+    expected = ask(5)
+    opened.close()
+    again = Opened(source, place)
+    client = TestClient(again.app, base_url="http://127.0.0.1:8517")
+    client.get("/", params={"token": again.guard.token})
+    assert client.get("/api/status").json()["estimate"]["answers"] == estimate["answers"]
+    items = client.post("/api/questions", json={"way": "audit", "count": 5}).json()["items"]
+    assert [(item["row"], item["tag"]) for item in items] == [(item["row"], item["tag"]) for item in expected]
+    again.close()
+
+
+def test_a_photo_shows_what_is_known_decided_and_likely(client, opened):
+    shown = client.post("/api/photo", json={}).json()["photo"]
+    row, tags = shown["row"], [candidate["tag"] for candidate in shown["candidates"]]
+    assert sorted(tags + shown["known"]) == sorted(opened.session.table.classes)
+    answer(client, [[row, tags[0]]], 1, way="photo")
+    again = client.post("/api/photo", json={"row": row}).json()["photo"]
+    assert again["decided"] == {tags[0]: 1} and tags[0] not in [c["tag"] for c in again["candidates"]]
+    assert client.post("/api/photo", json={"exclude": [row]}).json()["photo"]["row"] != row
+    everything = list(range(200))
+    assert client.post("/api/photo", json={"exclude": everything}).json()["photo"] is None
+
+
+def test_browsing_shows_every_photo_once(client):
+    for order in ("diverse", "table"):
+        pages = [
+            client.post("/api/browse", json={"order": order, "begin": b, "count": 90}).json() for b in (0, 90, 180)
+        ]
+        assert sorted(item["row"] for page in pages for item in page["items"]) == list(range(200))
+
+
+# Reopening and exporting
+
+
+def test_a_table_that_gained_rows_and_changed_their_order_goes_on(tmp_path, place, tables):
+    source = write_tags(tmp_path, place, tables[0], rows=range(150))
+    opened = Opened(source, place)
+    image = opened.session.table.images[7]
+    opened.session.decide([(7, "red")], -1, "likeliest")
+    opened.close()
+    write_tags(tmp_path, place, tables[0], rows=range(199, -1, -1))
+    again = Opened(source, place)
+    row = again.session.table.images.index(image)
+    assert row != 7 and again.session.model.states(again.session.column("red"))[row] == -1
+    assert int((again.session.model.states(again.session.column("red")) == -1).sum()) == 1
+    again.close()
+
+
+def test_export_holds_the_decisions_and_never_touches_another_file(client, opened, source):
+    original = source.read_bytes()
+    rows = [item["row"] for item in grid(client, "red")]
+    answer(client, [[rows[0], "red"]], 1)
+    answer(client, [[rows[1], "red"]], -1)
+    told = client.post("/api/export", json={}).json()
+    assert told == {"path": str(source.with_name("tags.reviewed.csv")), "labels": 2}
+    table, _ = read_labels(told["path"], opened.options)
+    column = table.classes.index("red")
+    assert table.states([rows[0], rows[1]])[:, column].tolist() == [1, -1]
+    with Path(told["path"]).open() as file:
+        assert next(csv.DictReader(file))["note"] == "photo 0"
+    answer(client, [[rows[2], "red"]], 1)
+    assert client.post("/api/export", json={}).json() == {"path": told["path"], "labels": 3}  # ours: written anew
+    Path(told["path"]).write_text("edited by hand\n")
+    third = client.post("/api/export", json={}).json()
+    assert third["path"].endswith("tags.reviewed-2.csv") and Path(told["path"]).read_text() == "edited by hand\n"
+    assert source.read_bytes() == original
+
+
+def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
+    folder = tmp_path / "photos"
+    (folder / "deep").mkdir(parents=True)
+    for row, path in enumerate(tables[0].paths[:60]):
+        (folder / ("deep" if row % 2 else "") / path.name).write_bytes(path.read_bytes())
+    (folder / "broken.jpg").write_bytes(b"none")
+    table, notes = open_reviewable(folder, ReadOptions())
+    assert len(table) == 60 and table.classes == () and "broken.jpg" in " ".join(notes)
+    assert default_place(folder) == tmp_path / "photos.review.sqlite"
+    from positively.training.frozen import frozen_features
+    from reviewing import config
+
+    table, features = frozen_features(table, config(place))
+    opened = Opened(folder, place, features, table)
+    client = TestClient(opened.app, base_url="http://127.0.0.1:8517")
+    client.get("/", params={"token": opened.guard.token})
+    status = client.get("/api/status").json()
+    assert status["tags"] == [] and status["photos"] == 60 and status["advice"]
+    assert client.post("/api/questions", json={"way": "audit"}).json()["items"] == []
+    client.post("/api/tag", json={"name": "first", "rows": [0, 1, 2]})
+    assert len(grid(client, "first")) == 12
+    told = client.get("/api/status").json()
+    assert not told["tags"][0]["learned"] and told["advice"].startswith("Accept and reject some photos")
+    assert client.post("/api/questions", json={"way": "audit"}).json()["items"]  # the check covers it now
+    told = client.post("/api/export", json={}).json()
+    assert Path(told["path"]) == tmp_path / "photos.reviewed.csv"
+    with Path(told["path"]).open() as file:
+        tags = {row["image"]: row["tags"] for row in csv.DictReader(file)}
+    assert [image for image, listed in tags.items() if listed == "first"] == list(table.images[:3])
+    opened.close()
+
+
+# The command
+
+
+def test_the_command_exports_without_a_page(source, place, opened, tmp_path, capsys):
+    opened.session.decide([(0, "red")], -1, "likeliest")
+    busy = main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")])
+    assert busy == 2 and "is open in another review" in capsys.readouterr().err
+    opened.close()
+    (tmp_path / "mine.csv").write_text("mine")
+    for out, sentence in (("mine.csv", "was not written by this review"), ("tags.csv", "that is the table itself")):
+        assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / out)]) == 2
+        assert sentence in capsys.readouterr().err
+    for _ in range(2):  # the second time over its own file
+        assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")]) == 0
+        assert "with 1 labels more" in capsys.readouterr().out
+    with (tmp_path / "new.csv").open() as file:
+        assert next(csv.DictReader(file))["absent"] == "red"
+
+
+def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):
+    from positively.app.serving import listen
+
+    taken = listen("127.0.0.1", 0)
+    number = str(taken.getsockname()[1])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for arguments, sentence in (
+        ([str(source), *words(place), "--export", str(tmp_path / "a.csv")], "there is no review in"),
+        ([str(source), *words(place), "--port", number], f"Nothing can listen at 127.0.0.1:{number}"),
+        ([str(source), *words(place), "--blank", "negative"], "nothing is left to review"),
+        ([str(empty)], "There are no photos under"),
+    ):
+        assert main(["review", *arguments]) == 2
+        assert sentence in capsys.readouterr().err
+    taken.close()
+    monkeypatch.setitem(sys.modules, "uvicorn", None)  # as if it were not installed
+    assert main(["review", str(source), *words(place)]) == 2
+    assert "The review page needs uvicorn. Run: pip install 'positively[serve]'" in capsys.readouterr().err

@@ -1,0 +1,405 @@
+"""The review page in a real browser: what a person does, and what may go wrong meanwhile."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from positively.labels import LabelTable
+from reviewing import served, truth_of, words, write_tags
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright ([dev])")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium: as root on Debian, make test installs it; else apt-get install chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as engine:
+        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def source(tmp_path, place, tables):
+    return write_tags(tmp_path, place, tables[0])
+
+
+@pytest.fixture
+def review(source, place):
+    with served(source, place) as opened:
+        yield opened
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a page; at the end, nothing may have left the machine and nothing may have failed."""
+    contexts, asked, failed = [], [], []
+
+    def visit(address, context=None, **options):
+        if context is None:
+            context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+            contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(8000)
+        page.on("request", lambda request: asked.append((request.url, address)))
+        page.on("pageerror", lambda error: failed.append(str(error)))
+        page.on("console", lambda message: failed.append(message.text) if "Content Security" in message.text else None)
+        page.goto(address)
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert asked and not failed
+    origins = {(re.match(r"\w+://[^/]+", url)[0], re.match(r"\w+://[^/]+", address)[0]) for url, address in asked}
+    assert all(origin == own for origin, own in origins), origins
+
+
+def rows(page, kind=""):
+    """Numbers of the photos on the page, in order."""
+    sources = page.locator(f".tiles > li{kind} img").evaluate_all("all => all.map(one => one.getAttribute('src'))")
+    return [int(re.search(r"/thumbnail/(\d+)", source)[1]) for source in sources]
+
+
+def until(check):
+    """Wait for what another thread does."""
+    for _ in range(400):
+        if check():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in 8 seconds")
+
+
+def decided(opened):
+    """What was decided so far, by row."""
+    row_of = opened.session.row_of
+    return {(row_of[image], tag): state for (image, tag), state in opened.session.tally.states().items()}
+
+
+def test_reviewing_by_keyboard_undo_and_reload(review, visit):
+    page = visit(f"{review.guard.address}#grid/red")
+    assert "token" not in page.url and page.title() == "red · positively"
+    shown = rows(page)
+    assert len(shown) >= 12 and not decided(review)  # nothing counts by itself
+    for key in ("a", "a", "r"):
+        page.keyboard.press(key)
+    until(lambda: len(decided(review)) == 3)
+    assert decided(review) == {(shown[0], "red"): 1, (shown[1], "red"): 1, (shown[2], "red"): -1}
+    assert rows(page) == shown  # nothing moved under the hand
+    assert rows(page, ".accepted") == shown[:2] and rows(page, ".rejected") == [shown[2]]
+    page.keyboard.press("u")
+    until(lambda: page.evaluate("document.getElementById('toast').textContent.startsWith('Undone: red')"))
+    until(lambda: page.evaluate("!document.querySelector('.rejected')"))
+    until(lambda: len(decided(review)) == 2)
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert not set(shown[:2]) & set(rows(page)) and shown[2] in rows(page)
+    assert page.locator("#subtitle").text_content().count("2 gained") == 1
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    until(lambda: not decided(review))
+    page.keyboard.press("u")
+    until(lambda: page.evaluate("document.getElementById('toast').textContent.includes('nothing left to undo')"))
+
+
+def test_many_at_once_and_the_rest_of_the_page(review, visit):
+    page = visit(f"{review.guard.address}#grid/red")
+    shown = rows(page)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    assert rows(page, ".selected") == shown[1:4]
+    page.keyboard.press("r")
+    until(lambda: len(decided(review)) == 3)
+    boxes = page.locator(".tiles > li").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+    middle = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
+    page.mouse.move(*middle[4])
+    page.mouse.down()
+    page.mouse.move(*middle[5], steps=3)
+    page.mouse.move(*middle[6], steps=3)
+    page.mouse.up()
+    assert rows(page, ".selected") == shown[4:7]
+    page.locator("#bar button.yes").click()
+    until(lambda: len(decided(review)) == 6)
+    page.mouse.click(*middle[8])
+    page.keyboard.down("Shift")
+    page.mouse.click(*middle[10])
+    page.keyboard.up("Shift")
+    assert rows(page, ".selected") == shown[8:11]
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+A")
+    until(lambda: len(decided(review)) == len(shown))
+    assert rows(page, ".rejected") == shown[1:4] and len(rows(page, ".accepted")) == len(shown) - 3
+    page.keyboard.press("Enter")
+    until(lambda: page.evaluate("!document.querySelector('.accepted')"))
+    assert not set(rows(page)) & set(shown)
+    page.keyboard.press("PageUp")
+    page.wait_for_selector(".accepted")
+    assert rows(page) == shown
+    page.keyboard.press("u")  # the whole sweep at once
+    until(lambda: len(decided(review)) == 6)
+
+
+def test_zoom_tags_search_and_keys(review, visit):
+    page = visit(f"{review.guard.address}#grid/red")
+    shown = rows(page)
+    page.keyboard.press("z")
+    page.wait_for_selector("#zoom[open] img")
+    assert f"/photo/{shown[0]}?" in page.locator("#zoom img").get_attribute("src")
+    page.keyboard.press("a")
+    until(lambda: decided(review) == {(shown[0], "red"): 1})
+    until(lambda: page.evaluate(f"document.querySelector('#zoom img').src.includes('/photo/{shown[1]}?')"))
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#zoom:not([open])", state="attached")
+    title = page.locator("#title")
+    page.keyboard.press("]")
+    playwright.expect(title).not_to_have_text("red")
+    page.keyboard.press("[")
+    playwright.expect(title).to_have_text("red")
+    page.keyboard.press("/")
+    page.keyboard.type("yel")
+    assert page.locator("#tags li").count() == 1
+    page.keyboard.press("Enter")
+    playwright.expect(title).to_have_text("yellow")
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys[open]")
+
+
+def test_one_photo_with_its_tags(review, visit):
+    page = visit(f"{review.guard.address}#photo")
+    first = int(page.url.rpartition("/")[2])
+    names = page.locator(".candidates .name").all_text_contents()
+    page.keyboard.press("1")
+    page.keyboard.press("Shift+Digit2")
+    until(lambda: decided(review) == {(first, names[0]): 1, (first, names[1]): -1})
+    page.keyboard.press("ArrowRight")
+    until(lambda: page.evaluate(f"!location.hash.endsWith('/{first}')"))
+    page.keyboard.press("ArrowLeft")
+    until(lambda: page.evaluate(f"location.hash.endsWith('/{first}')"))
+    assert names[0] in page.locator(".chip.accepted").text_content()
+    page.keyboard.press("Shift+R")  # none of the rest
+    until(lambda: len([pair for pair in decided(review) if pair[0] == first]) == len(names))
+
+
+def test_questions_one_at_a_time(review, visit):
+    page = visit(f"{review.guard.address}#check")
+    asked = []
+    for key in ("y", "n", "s"):
+        asked.append((int(re.search(r"\d+", page.locator("figure").get_attribute("data-row"))[0]), key))
+        count = len(decided(review))
+        page.keyboard.press(key)
+        until(lambda count=count: len(decided(review)) == count + 1)
+    states = list(decided(review).items())
+    assert [(row, state) for (row, _), state in states] == [(asked[0][0], 1), (asked[1][0], -1), (asked[2][0], 0)]
+    assert {action.way for action in review.store.actions()} == {"audit"}
+    page.get_by_role("button", name="Most useful").click()
+    page.wait_for_selector(".segment[aria-pressed=true] >> text=Most useful")
+    page.keyboard.press("n")
+    until(lambda: review.store.actions()[-1].way == "teaching")
+
+
+def test_a_new_tag_from_three_photos(review, visit, tables):
+    is_red = truth_of(tables[0], review, "red")
+    page = visit(f"{review.guard.address}#create")
+    picked = [row for row in rows(page) if is_red[row]][:3]
+    for row in picked:
+        page.locator(f".tiles img[src^='/thumbnail/{row}?']").click()
+    page.get_by_label("Name of the tag").fill("crimson")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#title")).to_have_text("crimson")
+    assert sorted(row for row, _ in decided(review)) == sorted(picked)
+    until(lambda: page.evaluate("document.querySelectorAll('.likely').length > 8"))
+    assert is_red[rows(page)[:10]].mean() > 1.5 * is_red.mean()
+    assert page.locator("#tags a[aria-current]").text_content().startswith("crimson")
+
+
+def test_a_second_tab_sees_the_answers_of_the_first(review, visit):
+    first = visit(f"{review.guard.address}#grid/red")
+    second = visit(f"{review.guard.address}#grid/red", context=first.context)
+    shown = rows(second)
+    first.keyboard.press("a")
+    second.wait_for_selector(".accepted")
+    assert rows(second) == shown and rows(second, ".accepted") == [shown[0]]
+    second.bring_to_front()
+    second.keyboard.press("u")
+    first.bring_to_front()
+    until(lambda: first.evaluate("!document.querySelector('.accepted')"))
+    assert not decided(review)
+
+
+@contextmanager
+def command(source, place, environment):
+    """The command line, serving, in a process of its own; gives the process and the address."""
+    arguments = [sys.executable, "-u", "-m", "positively", "review", source, *words(place), "--no-open"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    try:
+        told = [process.stdout.readline()]
+        while told[-1] and not told[-1].startswith("Review at"):
+            told.append(process.stdout.readline())
+        yield process, told[-1].split()[-1], "".join(told)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_killed_in_the_middle_nothing_is_lost(source, place, environment, visit):
+    with command(source, place, environment) as (process, address, _):
+        page = visit(f"{address}#grid/red")
+        shown = rows(page)
+        for key in ("a", "r"):
+            with page.expect_response("**/api/answer"):
+                page.keyboard.press(key)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        page.keyboard.press("a")  # nobody is there: it must not look as if it had been stored
+        until(lambda: page.evaluate("document.getElementById('toast').textContent.includes('not running')"))
+        assert rows(page, ".accepted") == [shown[0]] and rows(page, ".rejected") == [shown[1]]
+    with command(source, place, environment) as (process, address, told):
+        assert "So far 1 tags were accepted and 1 rejected." in told
+        page = visit(f"{address}#grid/red")
+        assert not set(shown[:2]) & set(rows(page)) and shown[2] in rows(page)
+        with page.expect_response("**/api/answer"):
+            page.keyboard.press("a")
+        process.send_signal(signal.SIGINT)
+        end, _ = process.communicate(timeout=20)
+        assert process.returncode == 0 and "1 tags gained in" in end and "2 in all" in end
+    assert not source.with_name("tags.review.sqlite-wal").exists()
+
+
+class _Stranger(BaseHTTPRequestHandler):
+    """Somebody else's site."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>elsewhere</title>")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_another_site_gets_nothing(review, browser):
+    elsewhere = ThreadingHTTPServer(("127.0.0.1", 0), _Stranger)
+    threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(review.guard.address)
+    page.wait_for_selector("body[data-ready]")
+    shown = rows(page)
+    page.keyboard.press("a")
+    until(lambda: len(decided(review)) == 1)
+    own = f"http://127.0.0.1:{review.guard.port}"
+    page.goto(f"http://localhost:{elsewhere.server_address[1]}/")
+    # The cookie is in this very browser; still, neither writing nor looking works from here.
+    program = """async ([own, row]) => {
+        const post = { method: "POST", credentials: "include", body: "{}" };
+        for (const way of [{}, { mode: "no-cors" }])
+            for (const path of ["undo", "answer", "export"])
+                await fetch(`${own}/api/${path}`, { ...post, ...way }).catch(() => 0);
+        const image = new Image();
+        const loaded = new Promise((done) => {
+            image.onload = () => done(true);
+            image.onerror = () => done(false);
+        });
+        image.src = `${own}/thumbnail/${row}`;
+        return await loaded;
+    }"""
+    assert page.evaluate(program, [own, shown[0]]) is False
+    assert len(decided(review)) == 1 and len(review.store.actions()) == 1
+    # Nor from another port of the same address, where browsers send the cookie along.
+    page.goto(f"http://127.0.0.1:{elsewhere.server_address[1]}/")
+    assert page.evaluate(program, [own, shown[0]]) is False
+    assert len(review.store.actions()) == 1 and not list(review.source.parent.glob("*reviewed*"))
+    context.close()
+    elsewhere.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_it(review, visit, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = visit(f"{review.guard.address}#grid/red", color_scheme=scheme, reduced_motion="reduce")
+    page.keyboard.press("a")
+    page.keyboard.press("r")
+    page.keyboard.press(" ")
+    until(lambda: len(decided(review)) == 2)
+    for view in ("grid", "photo", "check", "progress", "create", "keys", "zoom"):
+        if view in ("keys", "zoom"):
+            page.evaluate("location.hash = '#grid'")
+            page.wait_for_selector("body[data-view=grid] .tiles li")
+            page.keyboard.press("?" if view == "keys" else "z")
+            page.wait_for_selector(f"#{view}[open]")
+        else:
+            page.evaluate(f"location.hash = '#{view}'")
+            page.wait_for_selector(f"body[data-view={view}] #main > *")
+        found = Axe().run(page)
+        assert not found.response["violations"], f"{view}: {found.generate_report()}"
+        if view == "keys":
+            page.keyboard.press("Escape")
+
+
+def test_a_phone_shows_it_all_and_takes_fingers(review, visit):
+    page = visit(f"{review.guard.address}#grid/red", is_mobile=True, has_touch=True)
+    page.set_viewport_size({"width": 390, "height": 844})
+    for view in ("photo", "check", "progress", "create", "grid"):
+        page.evaluate(f"location.hash = '#{view}'")
+        page.wait_for_selector(f"body[data-view={view}] #main > *")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator(".tiles > li img").nth(2).tap()
+    page.locator(".tiles > li img").nth(3).tap()
+    chosen = rows(page, ".selected")
+    page.locator("#bar button.yes").tap()
+    until(lambda: decided(review) == {(row, "red"): 1 for row in chosen})
+    page.locator("#open-side").tap()
+    page.locator("#tags a", has_text="blue").tap()
+    playwright.expect(page.locator("#title")).to_have_text("blue")
+
+
+def test_ten_thousand_photos_do_not_slow_it_down(tmp_path, place, tables, visit):
+    count = 10_000
+    generator = np.random.default_rng(0)
+    images, files = [f"{row:05d}.png" for row in range(count)], tables[0].paths[:40]
+    for row, image in enumerate(images):  # few files under many names
+        os.link(files[row % 40], tmp_path / image)
+    states = (generator.random((count, 12)) < 0.01).astype(np.int8)
+    table = LabelTable.from_states(images, [f"tag {number:03d}" for number in range(12)], states)
+    table = replace(table, root=tmp_path, source="tags.csv")
+    features = generator.random((count, 16), dtype=np.float32)
+    with served(tmp_path / "tags.csv", place, features=features, table=table, landmarks=50) as review:
+        page = visit(f"{review.guard.address}#grid/tag%20007")
+        sizes, requests = [], []
+        page.on("request", lambda request: requests.append(request.url))
+        for _ in range(4):
+            shown = rows(page)
+            page.keyboard.press("Shift+R")
+            until(lambda: page.evaluate("document.querySelectorAll('.tiles > li:not(.rejected)').length === 0"))
+            page.keyboard.press("Enter")
+            until(lambda: page.evaluate("!document.querySelector('.rejected')"))
+            sizes.append(page.evaluate("document.querySelectorAll('*').length"))
+        assert max(sizes) < 2500 and max(sizes) - min(sizes) < 200  # what is shown, not what there is
+        thumbnails = [url for url in requests if "/thumbnail/" in url]
+        assert len(thumbnails) <= 4 * 120 and len(shown) <= 120
+        until(lambda: len(decided(review)) >= 3 * len(shown))
+        status = page.request.get(f"http://127.0.0.1:{review.guard.port}/api/status")
+        assert len(status.body()) < 100_000
+        page.evaluate("location.hash = '#create'")
+        page.wait_for_selector("body[data-view=create] .tiles li")
+        page.keyboard.press("PageDown")
+        until(lambda: page.evaluate("document.querySelectorAll('.tiles li').length > 8"))
+        assert page.evaluate("document.querySelectorAll('*').length") < 2500
