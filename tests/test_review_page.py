@@ -78,11 +78,11 @@ def rows(page, kind=""):
 
 def until(check):
     """Wait for what another thread does."""
-    for _ in range(400):
+    for _ in range(3000):
         if check():
             return
         time.sleep(0.02)
-    raise AssertionError("it did not happen in 8 seconds")
+    raise AssertionError("it did not happen in a minute")
 
 
 def decided(opened):

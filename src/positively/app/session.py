@@ -17,6 +17,7 @@ from positively.errors import ConfigError
 from positively.labels import LabelTable
 from positively.missing.audit import AuditDesign
 from positively.missing.review import ReviewModel
+from positively.probe import find_series
 
 Pair = tuple[int, str]
 """Row of a photo, and a tag."""
@@ -40,7 +41,8 @@ class ReviewSession:
         self.row_of = {image: row for row, image in enumerate(table.images)}
         self._features = features
         self._diverse: npt.NDArray[np.int64] | None = None
-        self.model = ReviewModel(features, table.states(), list(table.classes), groups=table.contents(), **model)
+        groups = find_series(features, table.contents())
+        self.model = ReviewModel(features, table.states(), list(table.classes), groups=groups, **model)
         self.version = 0
         for action in store.actions():
             self.tally.add(action)
