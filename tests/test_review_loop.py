@@ -292,6 +292,25 @@ def test_the_audit_is_unbiased_and_its_interval_holds_even_where_the_model_is_wr
     assert right[0].width < 8 * right[0].error  # not by being endless
 
 
+def test_the_audit_checks_the_stated_precision(table, model):
+    truth = table[2]
+    real = [truth[model.columns[c].labels.states == 0, c] == 1 for c in range(len(CLASSES))]
+    likely = [model.probabilities(c)[model.states(c) == 0] >= 0.4 for c in range(len(CLASSES))]
+    precision = np.concatenate(real)[np.concatenate(likely)].mean()
+    stated = np.mean([q.probability for q in model.ask("likeliest", int(np.concatenate(likely).sum()))])
+    columns, found = model.columns, []
+    assert model.precision(0.4) is None
+    for seed in range(60):
+        model._columns, model.audit = columns, draw_audit(columns, seed, 400)
+        rows, classes = model.audit.rows, model.audit.columns
+        model.answer(rows, classes, truth[rows, classes])
+        found.append(model.precision(0.4))
+    assert np.mean([one.right for one in found]) == pytest.approx(precision, abs=0.05)
+    assert np.mean([one.stated for one in found]) == pytest.approx(stated, abs=0.02)
+    assert np.mean([one.low <= precision <= one.high for one in found]) > 0.85
+    assert np.mean([one.high - one.low for one in found]) < 0.5
+
+
 def test_few_answers_give_no_falsely_narrow_interval(model):
     design = draw_audit(model.columns, 0, 40)
     rare = np.argsort(design.expected)[:5]  # five that are all no surprise

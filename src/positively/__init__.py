@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("Run", "find_missing", "fit", "read"), "api"),
+    **dict.fromkeys(("Run", "find_missing", "fit", "read", "write_report"), "api"),
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
     "register_head": "models",
     "register_loss": "losses",
@@ -49,11 +49,12 @@ __all__ = [
     "register_head",
     "register_loss",
     "register_method",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe
-    from positively.api import Run, find_missing, fit, read
+    from positively.api import Run, find_missing, fit, read, write_report
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss
     from positively.methods import register_method

@@ -18,10 +18,11 @@ from positively.logs import logger, shown
 from positively.missing import MissingTags, missing_in_run, missing_in_scores, missing_in_table
 from positively.options import check_options, kinds_of
 from positively.predict import Run
+from positively.report.finished import report_training
 from positively.training.config import TrainConfig
 from positively.training.fit import train
 
-__all__ = ["Run", "find_missing", "fit", "read"]
+__all__ = ["Run", "find_missing", "fit", "read", "write_report"]
 
 
 def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **options: Any) -> LabelTable:
@@ -66,8 +67,27 @@ def fit(
     named = {"method": method, "backbone": name}
     options |= {key: value for key, value in named.items() if value is not None}
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "fit"))
+    # Where the images lie is stored with the run, for its report.
+    reading = {"images": str(table.root)}
     with shown(quiet):
-        return Run(train(table, settings, backbone=module), backbone=module)
+        path = train(table, settings, backbone=module, reading=reading)
+        report_training(path, table)
+    return Run(path, backbone=module)
+
+
+def write_report(run: Run | str | Path, out: str | Path | None = None, *, images: str | Path | None = None) -> Path:
+    """Write what is to be known of a run as one self-contained HTML page, and return where it is.
+
+    ``fit`` has written it already; write it again once the run was evaluated, or when the images have moved.
+
+    Args:
+        run: The run, or its folder.
+        out: The page; default: report.html in the run folder.
+        images: Folder in which the images lie; default: where they were when the run was trained.
+    """
+    from positively.report.run.writing import write_run_report
+
+    return write_run_report(run.path if isinstance(run, Run) else run, out, images=images)
 
 
 def find_missing(

@@ -23,7 +23,8 @@ from positively.api import Run, fit, read
 from positively.data.scenes import CLASSES, write_scenes
 from positively.files import write_json, write_text
 from positively.labels import LabelTable
-from positively.logs import logger
+from positively.logs import logger, shown
+from positively.report.finished import report_training
 
 KNOWN_RATIO = 0.3
 TRAIN_SCENES, TEST_SCENES = 2000, 1000
@@ -111,6 +112,8 @@ def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
                 run = fit(table, out=str(folder), resume="auto", **settings)
                 found = {} if contestant.complete else find_hidden(run, tags, complete)
                 write_json(evaluation, {**run.evaluate(test).to_dict(), **found})
+                with shown(quiet=True):  # once more, with what was measured
+                    report_training(run.path, table)
             results.append({"name": contestant.name, "sees": contestant.sees, "seed": seed, "run": str(folder)})
             results[-1] |= json.loads(evaluation.read_text(encoding="utf-8"))
     return results

@@ -32,6 +32,7 @@ def main(arguments: list[str]) -> int:
     from positively.logs import logger
     from positively.models import find_backbone
     from positively.registry import load_plugin
+    from positively.report.finished import report_training
     from positively.runs.folder import RunFolder
     from positively.training.auto import check_config
     from positively.training.fit import train
@@ -60,5 +61,6 @@ def main(arguments: list[str]) -> int:
     table, problem = broadcast((table, problem))
     if problem is not None:
         raise PositivelyError(problem)
-    train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})
+    run = train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})
+    report_training(run, table)
     return 0

@@ -1,7 +1,7 @@
 """Scores of a table's images and their label states in, the tags that are probably missing out."""
 
 from positively.missing.asking import MIXED, Question, Way
-from positively.missing.audit import AuditDesign, Estimate
+from positively.missing.audit import AuditDesign, Estimate, Precision
 from positively.missing.column import ClassProgress
 from positively.missing.finding import missing_in_run, missing_in_scores, missing_in_table
 from positively.missing.listing import ClassCounts, MissingTags, Pairs, Suggestion
@@ -17,6 +17,7 @@ __all__ = [
     "Estimate",
     "MissingTags",
     "Pairs",
+    "Precision",
     "Question",
     "ReviewModel",
     "Suggestion",

@@ -42,6 +42,18 @@ class Estimate:
     """Audit draws it rests on."""
 
 
+@dataclass(frozen=True)
+class Precision:
+    """Share of pairs above some probability that are right, with a 95 % interval, by audit answers alone."""
+
+    right: float
+    low: float
+    high: float
+    stated: float
+    """What the model said when the audit was drawn."""
+    answers: int
+
+
 @dataclass(frozen=True, eq=False)
 class AuditDesign:
     """Pairs to ask, fixed in advance: K draws over the C classes there were."""
@@ -205,3 +217,27 @@ def estimate_total(
     spread = float(np.sqrt(variance / count) * student.ppf(0.975, count - 1))
     total = float(design.missing[chosen].sum() + surprises.mean())
     return total, total - _DOWN * spread, total + _UP * spread
+
+
+def estimate_precision(
+    design: AuditDesign,
+    columns: Sequence[Column],
+    at_least: float = 0.5,
+    put_off: Set[tuple[int, int]] = frozenset(),
+) -> Precision | None:
+    """How many of the pairs with at least this probability were right; None with too few answers among them.
+
+    Draws weigh 1 / g. The interval is Wilson's for as many equal draws as would be worth the same.
+    """
+    draws, _, right = counted_draws(design, columns, put_off)
+    above = design.expected[draws] >= at_least
+    draws, right = draws[above], right[above]
+    if len(draws) < FEWEST_ANSWERS:
+        return None
+    weights = 1 / design.chances[draws]
+    share, stated = (float(np.average(part, weights=weights)) for part in (right, design.expected[draws]))
+    count = float(weights.sum() ** 2 / (weights**2).sum())
+    squared = float(student.ppf(0.975, len(draws) - 1)) ** 2 / count
+    middle = (share + squared / 2) / (1 + squared)
+    spread = np.sqrt(squared * (share * (1 - share) + squared / 4)) / (1 + squared)
+    return Precision(share, float(middle - spread), float(middle + spread), stated, len(draws))

@@ -114,20 +114,21 @@ class Column:
     def probabilities(self) -> npt.NDArray[np.float32]:
         """(N,) 1 known, 0 rejected, else the probability that the tag is missing."""
         states = self.labels.states
-        hidden = self.calibration.soft_targets(self.scores[:, None], states[:, None])[:, 0].astype(np.float32)
-        return hidden if self.learned else np.where(states == UNKNOWN, _MODEST * hidden, hidden)
+        return np.where(states == UNKNOWN, self._hidden(self.scores), states == POSITIVE).astype(np.float32)
+
+    def _hidden(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Probability that an unknown tag is missing, by its score."""
+        blank = np.zeros((len(scores), 1), dtype=np.int8)
+        hidden: npt.NDArray[np.float64] = self.calibration.soft_targets(scores[:, None], blank)[:, 0]
+        return hidden if self.learned else _MODEST * hidden
 
     def surprise(self, rows: Rows) -> npt.NDArray[np.float32]:
         """How much it would teach that these photos do not carry the tag: the odds that they do, 1 at most.
 
         The mean of the two targets an answer can give then stays what it was for an unknown label, up to even odds.
         """
-        if not self.learned:
-            return np.ones(len(rows), dtype=np.float32)
-        scores = self.scores[rows, None]
-        likely = self.calibration.soft_targets(scores, np.zeros_like(scores, dtype=np.int8))[:, 0]
-        likely = likely.clip(_LEAST_SURPRISE, 0.5)
-        return (likely / (1 - likely)).astype(np.float32)
+        likely = self._hidden(self.scores[rows]).clip(_LEAST_SURPRISE, 0.5)
+        return np.asarray(likely / (1 - likely), dtype=np.float32)
 
     def ready(self) -> Column:
         """With everything computed that a reader would else wait for."""

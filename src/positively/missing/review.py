@@ -17,7 +17,7 @@ from positively.data.loading import FeatureRows
 from positively.errors import LabelError, and_more
 from positively.labels import UNKNOWN, States, check_states
 from positively.missing.asking import Pair, Question, Way, choose
-from positively.missing.audit import AuditDesign, Estimate, draw_audit, estimate_missing
+from positively.missing.audit import AuditDesign, Estimate, Precision, draw_audit, estimate_missing, estimate_precision
 from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
@@ -135,6 +135,14 @@ class ReviewModel:
     def estimate(self, column: int | None = None) -> Estimate | None:
         """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough."""
         return estimate_missing(self.audit, self._columns, column, self._put_off)
+
+    def precision(self, at_least: float = 0.5) -> Precision | None:
+        """Share of right ones among pairs of at least this probability, by the audit; None until it has answers enough.
+
+        Args:
+            at_least: Probability as it was when the audit was drawn.
+        """
+        return estimate_precision(self.audit, self._columns, at_least, self._put_off)
 
     def advice(self) -> str:
         """Whether to go on, and what is left, in a sentence or two."""

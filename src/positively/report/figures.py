@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -18,6 +19,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK = "#1f2a33"
 """Color of text and axes; the report lets it follow the reader's theme."""
 PALE = "#7d8590"
+THEME = {INK: "currentColor", COLORS[0]: "var(--accent)", COLORS[1]: "var(--warm)", COLORS[4]: "var(--blue)"}
+"""Colors that follow the reader's theme where a figure stands inside a page."""
+_LONGEST_NAME = 26
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
@@ -35,11 +39,20 @@ styled = matplotlib.rc_context(_STYLE)
 
 
 @styled
-def svg_text(figure: Figure, background: str = "white") -> str:
-    """The figure as SVG; the same figure gives the same text."""
+def svg_text(figure: Figure, background: str = "white", letters: Literal["path", "none"] = "path") -> str:
+    """The figure as SVG; the same figure gives the same text.
+
+    Args:
+        figure: What to draw.
+        background: Its color.
+        letters: 'path' draws them, so that they look the same everywhere; 'none' leaves them text, which the reader's
+            fonts draw: smaller, and good for every script.
+    """
     text = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(text, format="svg", facecolor=background, metadata=nothing)
+    with matplotlib.rc_context({"svg.fonttype": letters}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader's fonts may have it
+        figure.savefig(text, format="svg", facecolor=background, metadata=nothing)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
@@ -53,9 +66,9 @@ def save_figure(figure: Figure, path: Path) -> list[Path]:
     return [vector, pixels]
 
 
-def new_figure(title: str, xlabel: str, ylabel: str, height: float = 4.0) -> tuple[Figure, Axes]:
+def new_figure(title: str, xlabel: str, ylabel: str, height: float = 4.0, width: float = 7.2) -> tuple[Figure, Axes]:
     """An empty figure with one pair of axes."""
-    figure = Figure(figsize=(7.2, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.grid(color=PALE, alpha=0.25, linewidth=0.6)
@@ -69,3 +82,14 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     if labels:
         columns = 3 if max(map(len, labels)) < 24 else 2
         figure.legend(handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), frameon=False)
+
+
+def plain_name(name: str) -> str:
+    r"""A user's name as text of a figure: short, on one line, and no formula.
+
+    >>> plain_name("a\n$x^2$")
+    'a \\$x^2\\$'
+    """
+    words = " ".join(name.split())
+    short = words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1].rstrip()}…"
+    return short.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""A report as pages: report.md, one self-contained report.html, a CSV a table, and the figures."""
+"""What a report is made of, and how it is written: one self-contained page, and for a bench the files beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from positively.errors import ConfigError
 from positively.files import write_text
-from positively.report.figures import INK, save_figure, svg_text
+from positively.report.figures import THEME, save_figure, svg_text
 from positively.report.tables import Table, escape_markdown
 
 
@@ -24,6 +24,43 @@ class Picture:
     name: str
     caption: str
     figure: Figure
+    is_narrow: bool = False
+    """Whether two of them stand side by side where there is room."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number that is to be seen first, what it counts, and a remark."""
+
+    value: str
+    label: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A small picture with what is said of it."""
+
+    name: str
+    uri: str
+    """The picture itself, as a data address; empty if it could not be read."""
+    problem: str = ""
+    """Why there is none."""
+    title: str = ""
+    badge: str = ""
+    lines: Sequence[str] = ()
+    is_tiny: bool = False
+    """Whether it has so few pixels that they are to be seen."""
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Photos under a heading."""
+
+    title: str
+    text: str = ""
+    photos: Sequence[Photo] = ()
+    is_warning: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +71,8 @@ class Section:
     text: str = ""
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
+    tiles: Sequence[Tile] = ()
+    galleries: Sequence[Gallery] = ()
 
     @property
     def paragraphs(self) -> list[str]:
@@ -65,6 +104,19 @@ def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench"
         for picture in section.pictures:
             save_figure(picture.figure, folder / picture.name)
     write_text(folder / "report.md", _markdown(sections, title, lead))
+    write_text(folder / "report.html", render_page(sections, title, lead, has_files=True))
+    return folder / "report.html"
+
+
+def render_page(sections: Sequence[Section], title: str, lead: str = "", has_files: bool = False) -> str:
+    """One HTML page that needs nothing else: no file, no address, and no script to be read.
+
+    Args:
+        sections: What stands in it, in this order.
+        title: Heading of the page.
+        lead: A sentence or two beneath it.
+        has_files: Whether the tables lie beside the page as CSV files, to be linked.
+    """
     environment = Environment(
         loader=PackageLoader("positively.report"),
         autoescape=True,
@@ -74,9 +126,10 @@ def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench"
         keep_trailing_newline=True,
     )
     environment.globals |= {"slug": slug, "inline_svg": inline_svg}
-    page = environment.get_template("report.html").render(title=title, lead=lead, sections=sections)
-    write_text(folder / "report.html", page)
-    return folder / "report.html"
+    is_sortable = any(table.is_sortable for section in sections for table in section.tables)
+    return environment.get_template("report.html").render(
+        title=title, lead=lead, sections=sections, has_files=has_files, is_sortable=is_sortable
+    )
 
 
 def slug(text: str) -> str:
@@ -91,8 +144,10 @@ def slug(text: str) -> str:
 
 def inline_svg(picture: Picture) -> Markup:
     """The figure as a part of a page: names of its own, no address in it, text in the color of the page."""
-    svg = svg_text(picture.figure, background="none")
-    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = svg_text(picture.figure, background="none", letters="none")
+    svg = svg[svg.index("<svg") :]
+    for color, themed in THEME.items():
+        svg = svg.replace(color, themed)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", svg)
     # Figures on one page must not take each other's clip paths and markers.

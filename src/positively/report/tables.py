@@ -1,4 +1,4 @@
-"""A table of text, as Markdown and as CSV."""
+"""A table of text, as Markdown, as CSV, and as a part of a page."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Table:
     notes: tuple[str, ...] = ()
     is_text: bool = False
     """Whether its cells are sentences, which are set to the left and may break."""
+    is_sortable: bool = False
+    """Whether a reader may sort it, by the first number of each cell; long ones then scroll under their head."""
 
     def __post_init__(self) -> None:
         for row in self.rows:

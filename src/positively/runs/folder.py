@@ -11,6 +11,7 @@ import platform
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from pickle import UnpicklingError
@@ -50,6 +51,7 @@ class RunFolder:
         self.out_of_sample = self.path / "out-of-sample.safetensors"
         self.images = self.path / "images.csv"
         self.card = self.path / "README.md"
+        self.report = self.path / "report.html"
         self._lock: FileLock | None = None
         self._made: list[Path] = []  # folders that did not exist before, the run's own first
 
@@ -233,6 +235,7 @@ def environment() -> dict[str, Any]:
     """What a run ran on."""
     names = ("positively", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "Pillow")
     return {
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": " ".join(sys.argv),
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -1,0 +1,1 @@
+"""The report of one run. Import what is needed from its modules."""

@@ -1,0 +1,166 @@
+"""A run folder → everything its report speaks of, read once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from positively.calibration import CalibratedScores, OutOfSample
+from positively.data.options import ReadOptions
+from positively.data.reading import read_labels
+from positively.errors import PositivelyError, RunError
+from positively.labels import LabelTable, States
+from positively.runs.folder import RunFolder
+from positively.runs.saving import load_model_config
+from positively.training.config import TrainConfig
+from positively.training.core import hide_labels
+
+# Pairs of photo and tag that a report looks at; of a larger table it takes photos at even distances.
+MOST_PAIRS = 2**23
+# A file that was copied without its time says nothing of how long the training took.
+_SAME_MOMENT = 5.0
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """What a finished run says of itself."""
+
+    folder: RunFolder
+    config: dict[str, Any]
+    """Content of config.yaml."""
+    model: dict[str, Any]
+    """Content of config.json."""
+    environment: dict[str, Any]
+    history: list[dict[str, str]]
+    """Rows of metrics.csv."""
+    thresholds: npt.NDArray[np.float64]
+    """``(C,)``, infinite for a class that is never predicted."""
+    calibrated: CalibratedScores | None
+    """What scores mean; None for a method that gives scores only."""
+    evaluation: dict[str, Any] | None
+    """Content of evaluation.json."""
+    parts: list[str]
+    """What each image of the run served: 'train' or 'holdout'."""
+    images: list[str]
+    """Names of the photos that are looked at, all of them unless the table is very large."""
+    out_of_sample: OutOfSample | None
+    """Their out-of-sample scores, ``(N, C)``, and what these mean."""
+    states: States | None
+    """Their label states, ``(N, C)``; None if neither the run nor its table has them."""
+    root: Path | None
+    """Folder of the images, if the table was at hand."""
+    source: str
+    """Name of the table it learned from."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return tuple(self.model["classes"])
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the training took, if its files still have their times."""
+        try:
+            began = datetime.fromisoformat(self.environment["started"]).timestamp()
+            written, ended = (path.stat().st_mtime for path in (self.folder.environment, self.folder.model))
+        except (KeyError, ValueError, TypeError, OSError):
+            return None
+        return ended - began if abs(written - began) < _SAME_MOMENT and ended >= began else None
+
+
+def read_contents(path: str | Path, table: LabelTable | None = None) -> RunContents:
+    """Read a finished run.
+
+    Args:
+        path: The run folder.
+        table: What it was trained on, if at hand; otherwise it is read again where the run did not store its labels.
+
+    Raises:
+        RunError: There is no finished run, or a file of it is damaged.
+    """
+    folder = RunFolder(path)
+    model = load_model_config(folder)
+    classes: list[str] = model["classes"]
+    config = _read(folder.config, lambda text: dict(yaml.safe_load(text)))
+    names, parts = _read(folder.images, _parse_images)
+    rows = np.unique(np.linspace(0, len(names) - 1, max(1, min(len(names), MOST_PAIRS // len(classes)))).astype(int))
+    out_of_sample, states = None, None
+    stored = folder.read_out_of_sample()
+    if stored is not None:
+        _, states, found = stored
+        rows = rows[rows < len(states)]
+        out_of_sample, states = OutOfSample(found.scores[rows], found.calibrated), states[rows]
+    else:
+        table = table or _read_table(config, classes)
+        if table is not None:
+            states = _states(table, config, classes, [names[row] for row in rows])
+    evaluation = folder.path / "evaluation.json"
+    return RunContents(
+        folder=folder,
+        config=config,
+        model=model,
+        environment=_read(folder.environment, json.loads),
+        history=_read(folder.metrics, lambda text: list(csv.DictReader(text.splitlines()))),
+        thresholds=folder.read_thresholds(classes),
+        calibrated=folder.read_calibration(model["head"]) if folder.calibration.exists() else None,
+        evaluation=_read(evaluation, _parse_evaluation) if evaluation.exists() else None,
+        parts=parts,
+        images=[names[row] for row in rows],
+        out_of_sample=out_of_sample,
+        states=states,
+        root=table.root if table is not None else None,
+        source=table.source if table is not None else Path(str(config.get("table") or "a table from Python")).name,
+    )
+
+
+def _read(path: Path, parse: Any) -> Any:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        raise RunError(f"{path} is missing or damaged. Put it back, or train the run again.") from None
+
+
+def _parse_images(text: str) -> tuple[list[str], list[str]]:
+    rows = [(row["image"], row["part"]) for row in csv.DictReader(StringIO(text))]
+    if not rows:
+        raise ValueError("a run learned from some image")
+    return [image for image, _ in rows], [part for _, part in rows]
+
+
+def _parse_evaluation(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    for name in ("images", "mean_average_precision", "average_precision", "f1", "f1_at_half", "f1_top_3"):
+        found[name]  # what the page shows; without it, the file is none of ours
+    return found
+
+
+def _read_table(config: Mapping[str, Any], classes: list[str]) -> LabelTable | None:
+    """The run's table, if it still lies where it was; its images need not."""
+    if not config.get("table"):
+        return None
+    reading = {field.name: config[field.name] for field in fields(ReadOptions) if field.name in config}
+    try:
+        options = ReadOptions(**{**reading, "verify": False, "skip_missing": True, "skip_broken": True})
+        return read_labels(config["table"], options, classes=classes)[0]
+    except (PositivelyError, OSError, TypeError):
+        return None
+
+
+def _states(table: LabelTable, config: Mapping[str, Any], classes: list[str], images: list[str]) -> States | None:
+    """Labels of these images as the training saw them."""
+    settings = {field.name: config[field.name] for field in fields(TrainConfig) if field.name in config}
+    seen = hide_labels(table, TrainConfig(**settings)).with_classes(classes)
+    rows = {image: row for row, image in enumerate(seen.images)}
+    if not all(image in rows for image in images):
+        return None
+    return seen.states([rows[image] for image in images])

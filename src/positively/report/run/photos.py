@@ -1,0 +1,115 @@
+"""Which photos a report shows, where they lie, and how they get into the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.data.images import load_image
+from positively.data.places import locate
+from positively.errors import ImageError
+from positively.missing.listing import Pairs
+from positively.report.page import Photo
+
+SIDE, QUALITY = 240, 72
+"""Pixels of the longer side and JPEG quality: about ten kilobytes a picture."""
+_FEW_PIXELS = 100
+_SAMPLE = 32
+_MOST_FOLDERS = 64
+# Pairs of a list that are looked through for some of many kinds.
+_DEEPEST = 20_000
+
+
+class PhotoBook:
+    """Small pictures of a run's images, each read once.
+
+    Args:
+        root: Folder below which the images lie; None if it was not found.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+        self.lost: dict[str, str] = {}
+        """Images that could not be shown, and why."""
+        self._made: dict[str, tuple[str, bool]] = {}
+
+    def photo(self, image: str, title: str, badge: str = "", lines: Sequence[str] = ()) -> Photo:
+        """A picture with what is said of it; a sentence stands in its place if it cannot be read."""
+        if image not in self._made and image not in self.lost:
+            try:
+                self._made[image] = self._shrink(image)
+            except (ImageError, OSError) as error:
+                self.lost[image] = str(getattr(error, "reason", "")) or "not found"
+        uri, is_tiny = self._made.get(image, ("", False))
+        problem = f"This picture cannot be shown: {self.lost[image]}." if image in self.lost else ""
+        return Photo(image, uri, problem, title, badge, lines, is_tiny)
+
+    def _shrink(self, image: str) -> tuple[str, bool]:
+        if self.root is None:
+            raise FileNotFoundError
+        picture = load_image(self.root / image, at_least=SIDE)
+        is_tiny = max(picture.size) < _FEW_PIXELS
+        picture.thumbnail((SIDE, SIDE))
+        data = io.BytesIO()
+        picture.save(data, "PNG" if is_tiny else "JPEG", quality=QUALITY)
+        kind = "png" if is_tiny else "jpeg"
+        return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}", is_tiny
+
+
+def find_root(images: Sequence[str], candidates: Iterable[Path]) -> Path | None:
+    """The folder below which most of some of the images lie; None if none of them does anywhere."""
+    sample = list(images[:: max(1, len(images) // _SAMPLE)])
+    best: tuple[int, Path | None] = (0, None)
+    for root in dict.fromkeys(candidates):
+        found = sum(name is not None for name in locate(sample, root))
+        best = max(best, (found, root), key=lambda pair: pair[0])
+        if found == len(sample):
+            break
+    return best[1]
+
+
+def image_folders(run: Path, config: Mapping[str, Any]) -> Iterable[Path]:
+    """Folders in which a run's images may lie, by its configuration, also if all was moved together."""
+    table = Path(str(config.get("table") or ""))
+    named = [Path(str(config["images"]))] if config.get("images") else []
+    named += [table, table.parent, table.parent.parent] if config.get("table") else []
+    for path in named:
+        # A relative path was relative to where the command was given: here, or above the run folder.
+        bases = [Path()] if path.is_absolute() else [Path(), *run.absolute().parents]
+        for base in bases:
+            yield base / path
+    for path in named:  # COCO and VOC keep images below the folder that was named
+        for below in (path, path / "images"):
+            folders = sorted(entry for entry in below.iterdir() if entry.is_dir()) if below.is_dir() else []
+            yield from folders[:_MOST_FOLDERS]
+
+
+def first_of_each(pairs: Pairs, count: int, each: int) -> list[int]:
+    """Places of the first pairs, not more than ``each`` of a class or one of an image."""
+    taken: dict[int, int] = {}
+    seen: set[int] = set()
+    chosen: list[int] = []
+    first = slice(_DEEPEST)
+    for place, (row, column) in enumerate(zip(pairs.rows[first].tolist(), pairs.columns[first].tolist(), strict=True)):
+        if len(chosen) == count:
+            break
+        if taken.get(column, 0) < each and row not in seen:
+            taken[column] = taken.get(column, 0) + 1
+            seen.add(row)
+            chosen.append(place)
+    return chosen
+
+
+def expected_mistakes(probabilities: npt.NDArray[np.float64], given: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """``(N,)`` tags of each photo that are expected to be wrong or left out.
+
+    >>> expected_mistakes(np.array([[0.9, 0.2]]), np.array([[True, False]])).round(2).tolist()
+    [0.3]
+    """
+    return np.asarray(np.where(given, 1.0 - probabilities, probabilities).sum(axis=1))

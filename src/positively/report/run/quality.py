@@ -1,0 +1,173 @@
+"""How good a run is, class by class, as far as positives alone can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration import CalibratedScores
+from positively.calibration.cuts import bin_probabilities
+
+Values = npt.NDArray[np.float64]
+
+# Two-sided 95 % of a normal distribution.
+_DEVIATIONS = 1.96
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What the cuts of a run do to its own photos; every array is ``(C,)``.
+
+    Recall can be counted: known tags that the classifier, without having seen them, finds again. Precision can be
+    counted where every label is known. Elsewhere it can only be expected, since nobody wrote down what is absent; it
+    lies between what is known to be right and what the bound on the number of positives allows.
+    """
+
+    judged: int
+    """Photos whose scores are free of their own tags, which all this is read off."""
+    known: Values
+    """Known positives among them."""
+    found: Values
+    """Those of them that reach the cut."""
+    given: Values
+    """Photos that get the tag."""
+    refuted: Values
+    """Those of them that are known not to carry it."""
+    is_complete: bool
+    """Whether every label is known, so that all can be counted."""
+    positives: Values
+    """Expected positives, known and hidden."""
+    at_most: Values
+    frequency: Values
+    """Share of the positives that is known."""
+    cuts: Values
+    precision: Values
+    """Expected share of right tags; NaN where none is given."""
+    recall: Values
+    """Expected share of the positives that is found."""
+    learned: npt.NDArray[np.bool_]
+
+    @property
+    def precision_range(self) -> tuple[Values, Values]:
+        """Of counted ones the 95 % interval; else what is known to be right, and what ``at_most`` would make right."""
+        if self.is_complete:
+            return wilson(self.found, self.given)
+        lower = self.found / np.maximum(self.given, 1.0)
+        upper = self.precision * self.at_most / np.maximum(self.positives, 1e-12)
+        return np.minimum(lower, self.precision), np.clip(upper, self.precision, 1.0)
+
+    @property
+    def recall_range(self) -> tuple[Values, Values]:
+        """95 % interval of the recall that was counted."""
+        return wilson(self.found, self.known)
+
+    @property
+    def counted(self) -> str:
+        """How precision is known."""
+        return "counted" if self.is_complete else "expected"
+
+    @property
+    def right(self) -> float:
+        """Expected number of right tags among all that are given."""
+        return float(np.nansum(self.precision * self.given))
+
+    @property
+    def overall_precision(self) -> float:
+        """Expected share of right tags."""
+        return self.right / max(float(self.given.sum()), 1e-12)
+
+    @property
+    def overall_recall(self) -> float:
+        """Expected share of the true tags that is given."""
+        return self.right / max(float(self.positives.sum()), 1e-12)
+
+    @property
+    def overall_f1(self) -> float:
+        """Harmonic mean of the two."""
+        return 2 * self.right / max(float(self.given.sum() + self.positives.sum()), 1e-12)
+
+
+def judge(calibrated: CalibratedScores, cuts: Values) -> Quality:
+    """What cuts do, by the out-of-sample scores a calibration was made from."""
+    calibration, summary = calibrated.calibration, calibrated.summary
+    reaches = bin_probabilities(calibration, summary) >= cuts[:, None]
+    expected = calibrated.expected(cuts)
+    known, absent = summary.known + summary.accepted, summary.negative + summary.rejected
+    found, given = (known * reaches).sum(axis=1), (summary.images * reaches).sum(axis=1)
+    is_complete = not summary.unknown.any()
+    counted = found / np.where(given > 0, given, np.nan), found / np.maximum(known.sum(axis=1), 1.0)
+    precision, recall = counted if is_complete else (expected.precision, expected.recall)
+    return Quality(
+        judged=int(summary.images.sum(axis=1).max(initial=0)),
+        known=known.sum(axis=1),
+        found=found,
+        given=given,
+        refuted=(absent * reaches).sum(axis=1),
+        is_complete=is_complete,
+        positives=calibration.positives,
+        at_most=calibration.at_most,
+        frequency=calibration.label_frequency,
+        cuts=cuts,
+        precision=precision,
+        recall=recall,
+        learned=calibration.learned & np.isfinite(cuts),
+    )
+
+
+def wilson(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[Values, Values]:
+    """Wilson's 95 % interval of a share; all of [0, 1] where nothing was tried.
+
+    >>> [float(limit.round(2)) for limit in wilson(8, 10)]
+    [0.49, 0.94]
+    """
+    k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    square = _DEVIATIONS**2
+    center = (k + square / 2) / (n + square)
+    half = _DEVIATIONS / (n + square) * np.sqrt(np.maximum(k * (n - k), 0.0) / np.maximum(n, 1.0) + square / 4)
+    return np.where(n > 0, np.maximum(center - half, 0.0), 0.0), np.where(n > 0, np.minimum(center + half, 1.0), 1.0)
+
+
+def overall_curve(calibrated: CalibratedScores) -> tuple[Values, Values]:
+    """Expected recall and precision over all learned classes, from the likeliest tag to the least likely."""
+    learned = calibrated.calibration.learned
+    probabilities = bin_probabilities(calibrated.calibration, calibrated.summary)
+    total = max(float((probabilities * calibrated.summary.images).sum()), 1e-12)
+    p, n = probabilities[learned].ravel(), calibrated.summary.images[learned].ravel()
+    order = np.argsort(-p, kind="stable")
+    right, given = np.cumsum((p * n)[order]), np.cumsum(n[order])
+    return right / total, right / np.maximum(given, 1e-12)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Pairs of photo and tag in B bins: how many are expected to be known, and how many are."""
+
+    expected: Values
+    """``(B,)`` expected share of known tags."""
+    pairs: Values
+    known: Values
+
+
+def reliability(calibrated: CalibratedScores, bins: int = 12) -> Reliability:
+    """Expected share of known tags, c·p, beside the share that is known.
+
+    This is what positives alone can check of a probability p: a tag is known if it is there (p) and was written down
+    (c). Bins hold about the same number of expected known tags. Reviewed pairs were chosen by score and stay out.
+    """
+    calibration, summary = calibrated.calibration, calibrated.summary
+    learned = calibration.learned
+    shares = calibration.label_frequency[:, None] * bin_probabilities(calibration, summary)
+    pairs = summary.known + summary.unknown + summary.negative
+    share, pairs, known = (part[learned].ravel() for part in (shares, pairs, summary.known))
+    order = np.argsort(share, kind="stable")
+    share, pairs, known = share[order], pairs[order], known[order]
+    mass = np.cumsum(share * pairs)
+    place = np.minimum((mass / max(mass[-1], 1e-12) * bins).astype(int), bins - 1) if len(mass) else np.zeros(0, int)
+    pairs_in, known_in, mass_in = (
+        np.bincount(place, weights=weights, minlength=bins).astype(np.float64)
+        for weights in (pairs, known, share * pairs)
+    )
+    used = pairs_in > 0
+    return Reliability((mass_in / np.maximum(pairs_in, 1.0))[used], pairs_in[used], known_in[used])

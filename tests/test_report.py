@@ -1,0 +1,383 @@
+"""The report of a run: what stands in it, that it needs nothing else, and how it looks in a browser."""
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import positively as po
+import shapes
+from conftest import TINY
+from positively.calibration import CalibratedScores, OutOfSample, calibrate_summary, summarize
+from positively.cli import main
+from positively.errors import ImageError, RunError
+from positively.files import write_json
+from positively.report.page import render_page
+from positively.report.run.contents import read_contents
+from positively.report.run.photos import PhotoBook, find_root, image_folders
+from positively.report.run.quality import judge, reliability, wilson
+from positively.report.run.writing import run_sections
+
+SECTIONS = [
+    "At a glance",
+    "Missing tags",
+    "How good it is, and how we know",
+    "Tag by tag",
+    "Photos",
+    "Tags that come together",
+    "What was trained on what",
+    "Environment",
+]
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x^2$ & 100 %", "緑 " + "long" * 60)
+
+
+def basics(place):
+    return {
+        "backbone": "positively_tiny",
+        "weights": str(place / "tiny.safetensors"),
+        "image_size": shapes.SIDE,
+        "features": str(place / "features"),
+        "head_options": {"pooling": "max"},
+    }
+
+
+@pytest.fixture(scope="module")
+def tags(tables):
+    """Half of the positive tags, and no negative."""
+    return tables[0].with_known_ratio(0.5, 0).positives_only()
+
+
+@pytest.fixture(scope="module")
+def run(place, tags, tables):
+    """A run that was trained, evaluated and reported on."""
+    made = po.fit(tags, out=str(place / "reported"), quiet=True, **basics(place))
+    evaluation = made.evaluate(tables[1]).to_dict()
+    write_json(made.path / "evaluation.json", {"table": "held/test.csv", "split": None, **evaluation})
+    po.write_report(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def hostile(place, tags):
+    """A run whose tags have names that nobody should have, one picture gone and one broken."""
+    folder = place / "hostile"
+    shutil.copytree(place / "train", folder / "train")
+    table = replace(tags, classes=HOSTILE, root=folder)
+    made = po.fit(table, out=str(folder / "run"), quiet=True, **basics(place))
+    shown = re.findall(r'alt="(train/[^"]*)"', text_of(made))
+    (folder / shown[0]).unlink()
+    (folder / shown[-1]).write_bytes(b"no picture")
+    return made, shown
+
+
+def text_of(run):
+    return (run.path / "report.html").read_text(encoding="utf-8")
+
+
+def headings(page):
+    return re.findall(r"<h2>(.*?)</h2>", page)
+
+
+def rows_of(page, title):
+    """Cells of a table of the page, row by row."""
+    table = page.split(f'aria-label="{title}"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:]]
+
+
+class Addresses(HTMLParser):
+    """Collects what a page would fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attributes):
+        names = ("src", "href", "xlink:href", "srcset", "poster", "data", "action")
+        self.found += [value for name, value in attributes if name in names]
+
+
+def assert_stands_alone(page):
+    addresses = Addresses()
+    addresses.feed(page)
+    assert not [value for value in addresses.found if not value.startswith(("data:image/", "#"))]
+    assert "http:" not in page and "https:" not in page and "@import" not in page
+    assert not re.findall(r"url\((?!#)", page)
+
+
+def test_fit_writes_a_page_with_every_section_that_needs_nothing_else(run):
+    page = text_of(run)
+    assert headings(page) == SECTIONS
+    assert page.count("<svg") == 8 and page.count("data:image/") >= 24
+    assert_stands_alone(page)
+    assert len(page) < 3_000_000
+    assert "200" in page and "positively_tiny at 24 px" in page and "closed-form" in page
+    assert dict(rows_of(page, "Training"))["Time"].endswith("s")
+    assert (run.path / "report.html").stat().st_size < 3_000_000
+
+
+def test_the_table_of_tags_counts_what_the_table_holds_and_what_was_measured(run, tags, tables):
+    rows = {cells[0]: cells for cells in rows_of(text_of(run), "All tags")}
+    assert set(rows) == set(tags.classes)
+    evaluation = run.evaluate(tables[1])
+    for name, known in zip(tags.classes, tags.counts(po.LabelState.POSITIVE), strict=True):
+        cells = rows[name]
+        assert cells[1] == f"{known:,}" and cells[9].endswith(f" of {known}")
+        assert int(cells[1]) <= int(cells[2]) <= int(cells[3]), "known, expected, at most"
+        assert cells[-1] == f"{100 * evaluation.average_precision[name]:.1f}"
+    assert "Measured on test.csv" in text_of(run)
+
+
+def test_a_report_written_twice_is_the_same_to_the_byte(run, tmp_path):
+    pages = [po.write_report(run, tmp_path / name).read_bytes() for name in ("one.html", "two.html")]
+    assert pages[0] == pages[1]
+
+
+def test_names_of_tags_are_text_wherever_they_stand(hostile):
+    page = text_of(hostile[0])
+    assert headings(page) == SECTIONS
+    assert "<script>alert" not in page and "<img src=x" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "$x^2$ &amp; 100 %" in page
+    assert_stands_alone(page)
+
+
+def test_pictures_that_are_gone_or_broken_leave_a_sentence(hostile):
+    made, (gone, *_, broken) = hostile
+    page = po.write_report(made).read_text(encoding="utf-8")
+    assert "This picture cannot be shown: not found." in page
+    assert f'alt="{gone}"' not in page and f'alt="{broken}"' not in page
+    assert page.count("This picture cannot be shown") >= 2
+    assert headings(page) == SECTIONS
+
+
+def test_photos_are_found_where_they_were_or_where_they_are_now(run, place, tmp_path, monkeypatch, capsys):
+    moved = tmp_path / "moved" / "runs" / "mine"
+    shutil.copytree(run.path, moved)
+    contents = read_contents(moved)
+    # A run that was made by `--images photos` and moved together with the photos; the command is given elsewhere.
+    shutil.copytree(place / "train", tmp_path / "moved" / "photos" / "train")
+    config = {**contents.config, "images": "photos", "table": None}
+    assert find_root(contents.images, image_folders(moved, config)) == tmp_path / "moved" / "photos"
+    monkeypatch.chdir(tmp_path / "moved")
+    assert find_root(contents.images, image_folders(moved, config)) == Path("photos")
+    # COCO keeps its images below the folder that is named.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coco").mkdir()
+    shutil.copytree(place / "train", tmp_path / "coco" / "train2017" / "train")
+    nested = {"table": str(tmp_path / "coco"), "images": None}
+    assert find_root(contents.images, image_folders(moved, nested)) == tmp_path / "coco" / "train2017"
+    # And if nobody knows, one may say it.
+    assert main(["report", str(moved), "--images", str(tmp_path / "moved" / "photos")]) == 0
+    assert "report.html (" in capsys.readouterr().out and "data:image/" in (moved / "report.html").read_text()
+    with pytest.raises(ImageError, match="None of the run's images lies under"):
+        po.write_report(moved, images=tmp_path / "runs")
+
+
+def test_somebody_elses_page_is_left_alone(run, tmp_path, capsys):
+    page = tmp_path / "report.html"
+    page.write_text("<html>mine</html>")
+    with pytest.raises(RunError, match=r"was not written by positively\. Move it away, or pass out="):
+        po.write_report(run, page)
+    assert page.read_text() == "<html>mine</html>"
+    assert main(["report", str(tmp_path)]) == 2 and "no finished run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["images.csv", "out-of-sample.safetensors", "evaluation.json", "environment.json"])
+def test_a_damaged_file_of_the_run_is_named(run, tmp_path, name):
+    shutil.copytree(run.path, tmp_path / "run")
+    (tmp_path / "run" / name).write_text("{" if name == "environment.json" else "{}")
+    with pytest.raises(RunError, match=name):
+        po.write_report(tmp_path / "run")
+
+
+def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_is_fine(place, tags, caplog):
+    made = po.fit(tags, out=str(place / "obstructed"), quiet=True, **basics(place))
+    (made.path / "report.html").unlink()
+    (made.path / "report.html").mkdir()
+    with caplog.at_level("INFO", logger="positively"):
+        again = po.fit(tags, out=str(made.path), resume="auto", **basics(place))
+    assert "The report could not be written" in caplog.text and "the run is unharmed" in caplog.text
+    assert again.predict(str(tags.paths[0]))
+
+
+def test_a_complete_table_is_counted_and_a_table_without_a_lesson_says_so(place, tables, tags):
+    page = text_of(po.fit(tables[0], out=str(place / "complete"), quiet=True, **basics(place)))
+    assert "Every label is known, so that wrong tags are counted as well" in page
+    assert "Missing tags" not in headings(page) and "tags are true" not in page
+    bare = tags.select(np.arange(30)).with_known_ratio(0.05, 0)
+    page = text_of(po.fit(bare, out=str(place / "bare"), quiet=True, **basics(place)))
+    assert "Nothing could be learned" in page and "4 of 4 tags could not be learned" in page
+    assert headings(page) == ["At a glance", "Tag by tag", "What was trained on what", "Environment"]
+
+
+def test_one_tag_makes_a_page_too(place, tags):
+    table = tags.with_classes(tags.classes[:1])
+    page = text_of(po.fit(table, out=str(place / "single-tag"), quiet=True, **basics(place)))
+    assert headings(page) == [name for name in SECTIONS if name != "Tags that come together"]
+    assert len(rows_of(page, "All tags")) == 1
+
+
+def test_a_thousand_tags_make_a_page_that_can_be_read(run):
+    contents = read_contents(run.path)
+    columns = np.arange(1000) % 4
+    calibration = contents.calibrated.calibration.take(columns)
+    calibration.learned[900:] = False
+    found = CalibratedScores(calibration, contents.calibrated.summary.take(columns))
+    thousand = replace(
+        contents,
+        model={**contents.model, "classes": [f"tag {index}" for index in range(1000)]},
+        calibrated=found,
+        thresholds=np.where(calibration.learned, contents.thresholds[columns], np.inf),
+        out_of_sample=OutOfSample(contents.out_of_sample.scores[:, columns], found),
+        states=contents.states[:, columns],
+        evaluation=None,
+    )
+    page = render_page(run_sections(thousand, PhotoBook(contents.root)), "A thousand tags")
+    assert headings(page) == SECTIONS
+    assert len(rows_of(page, "All tags")) == 1000 and len(page) < 3_000_000
+    assert "100 of 1,000 tags could not be learned and are never given" in page
+    assert "The 24 most frequent of 1,000 tags." in page
+
+
+def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp_path, capsys):
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    assert main(["train", str(scenes / "train.csv"), *words, "--out", str(tmp_path / "run")]) == 0
+    assert f"Report: {tmp_path / 'run' / 'report.html'}." in capsys.readouterr().err
+    made = po.Run(tmp_path / "run")
+    page = text_of(made)
+    assert "They are no probabilities" in page and "Two ways on: positively evaluate" in page
+    assert "Missing tags" not in headings(page) and "expected" not in page.split("How good it is")[2].split("</p>")[0]
+    assert_stands_alone(page)
+    assert "What was measured after each epoch" in page
+    # The run has no labels of its own: its table is read again, as long as it is there.
+    known = po.read(scenes / "train.csv", quiet=True).counts(po.LabelState.POSITIVE)
+    assert sorted(int(cells[1]) for cells in rows_of(page, "All tags")) == sorted(known.tolist())
+    config = made.folder.config.read_text(encoding="utf-8")
+    made.folder.config.write_text(config.replace(str(scenes), str(tmp_path / "gone")), encoding="utf-8")
+    assert len(rows_of(po.write_report(made).read_text(encoding="utf-8"), "All tags")[0]) == 2
+    made.folder.config.write_text("- no configuration", encoding="utf-8")
+    with pytest.raises(RunError, match=r"config\.yaml is missing or damaged"):
+        po.write_report(made)
+
+
+def test_what_was_judged_on_a_part_of_the_photos_is_scaled_up_and_said(run):
+    contents = read_contents(run.path)
+    twice = replace(contents, parts=[*contents.parts, *["holdout"] * len(contents.parts)])
+    (section,) = [part for part in run_sections(twice, PhotoBook(None)) if part.heading == "Tag by tag"]
+    assert "scaled up to the table" in section.text
+    (plain,) = [part for part in run_sections(contents, PhotoBook(None)) if part.heading == "Tag by tag"]
+    expected = [[int(row[2]) for row in part.tables[0].rows] for part in (section, plain)]
+    np.testing.assert_allclose(expected[0], 2 * np.array(expected[1]), atol=1)
+
+
+# What is counted and expected
+
+
+def test_intervals_are_wilsons():
+    for hits, trials in ((0, 5), (3, 10), (10, 10), (80, 200)):
+        exact = binomtest(hits, trials).proportion_ci(method="wilson")
+        lower, upper = wilson(hits, trials)
+        assert (float(lower), float(upper)) == pytest.approx((exact.low, exact.high), abs=1e-4)
+    assert [float(limit) for limit in wilson(0, 0)] == [0.0, 1.0]
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    """Scores of 3,000 photos whose tags are known with probability 0.4, and the hidden truth."""
+    generator = np.random.default_rng(0)
+    truth = generator.random((3000, 6)) < np.linspace(0.05, 0.4, 6)
+    scores = generator.normal(3.0 * truth)
+    known = truth & (generator.random(truth.shape) < 0.4)
+    summary = summarize(scores, known.astype(np.int8), leave_one_out=False)
+    return CalibratedScores(calibrate_summary(summary, frequency_bend=np.inf), summary), scores, truth
+
+
+def test_recall_that_is_counted_and_precision_that_is_expected_meet_the_truth(calibrated):
+    found, scores, truth = calibrated
+    quality = judge(found, found.cuts())
+    given = found.calibration.probabilities(scores) >= quality.cuts
+    precision = (given & truth).sum(axis=0) / given.sum(axis=0)
+    recall = (given & truth).sum(axis=0) / truth.sum(axis=0)
+    np.testing.assert_allclose(quality.found / quality.known, recall, atol=0.1)
+    np.testing.assert_allclose(quality.precision, precision, atol=0.15)
+    lower, upper = quality.precision_range
+    assert (lower <= precision).all() and (precision <= upper + 0.03).all()
+    assert quality.overall_precision == pytest.approx((given & truth).sum() / given.sum(), abs=0.05)
+    assert quality.overall_recall == pytest.approx((given & truth).sum() / truth.sum(), abs=0.05)
+
+
+def test_as_many_tags_are_known_as_probabilities_expect_and_false_ones_are_found_out(calibrated):
+    found, *_ = calibrated
+
+    def off(scores):
+        bins = reliability(scores)
+        lower, upper = wilson(bins.known, bins.pairs)
+        return int(((bins.expected < lower) | (bins.expected > upper)).sum()), len(bins.known)
+
+    wrong, bins = off(found)
+    assert bins == 12 and wrong <= 3
+    steeper = replace(found.calibration, slope=2 * found.calibration.slope)
+    assert off(replace(found, calibration=steeper))[0] >= 6
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("there is no chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["plain", "hostile"])
+def test_the_page_in_a_browser(browser, run, hostile, kind, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    made = run if kind == "plain" else hostile[0]
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    page = context.new_page()
+    requests, problems = [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append("a dialog"))
+    page.goto(f"file://{made.path}/report.html")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "the page is wider than a phone"
+    assert not [url for url in requests if not url.startswith(("file:", "data:"))]
+    assert len([url for url in requests if url.startswith("file:")]) == 1
+    assert not problems
+    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+    found = Axe().run(page).response["violations"]
+    assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    context.close()
+
+
+def test_the_table_sorts_by_a_click_reads_without_a_script_and_prints(browser, run, tmp_path):
+    address = f"file://{run.path}/report.html"
+    page = browser.new_page()
+    page.goto(address)
+    column = page.locator("table.sortable")
+    known = "[...document.querySelectorAll('table.sortable tbody tr')].map(row => +row.cells[1].textContent)"
+    assert page.evaluate(known) == sorted(page.evaluate(known), reverse=True)
+    column.get_by_role("button", name="known", exact=True).click()
+    column.get_by_role("button", name="known", exact=True).click()
+    assert page.evaluate(known) == sorted(page.evaluate(known))
+    assert column.locator("th[aria-sort=ascending]").inner_text().startswith("known")
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF") and (tmp_path / "report.pdf").stat().st_size > 5e4
+    page.close()
+    plain = browser.new_context(java_script_enabled=False).new_page()
+    plain.goto(address)
+    assert plain.get_by_text("known tags found again").is_visible() and plain.get_by_role("button").count() == 0
+    plain.context.close()
