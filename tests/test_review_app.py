@@ -2,11 +2,16 @@
 
 import csv
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -14,6 +19,7 @@ from PIL import Image
 
 from positively.app.opening import open_reviewable
 from positively.app.pictures import LARGE, THUMBNAIL, Pictures
+from positively.app.serving import listen
 from positively.app.store import DecisionStore, default_place
 from positively.cli import main
 from positively.data.options import ReadOptions
@@ -431,9 +437,34 @@ def test_the_command_exports_without_a_page(source, place, opened, tmp_path, cap
         assert next(csv.DictReader(file))["absent"] == "red"
 
 
-def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):
-    from positively.app.serving import listen
+def test_the_command_serves_until_ctrl_c_and_sums_up(source, place, opened, capsys):
+    opened.session.decide([(0, "red"), (1, "red")], 1, "likeliest")
+    opened.close()
+    free = listen("127.0.0.1", 0)
+    port = free.getsockname()[1]
+    free.close()
 
+    def press_ctrl_c():
+        # An answer, even a refusal, comes only once the server takes signals.
+        for _ in range(600):
+            with suppress(httpx.HTTPError):
+                assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 403
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+            time.sleep(0.05)
+
+    pressing = threading.Thread(target=press_ctrl_c)
+    pressing.start()
+    assert main(["review", str(source), *words(place), "--no-open", "--port", str(port)]) == 0
+    pressing.join()
+    shown = capsys.readouterr().out
+    assert f"Decisions are stored in {default_place(source)}. So far 2 tags were accepted and 0 rejected." in shown
+    assert f"Review at http://127.0.0.1:{port}/?token=" in shown
+    assert "0 tags gained in 0 minutes, 2 in all; every decision is in" in shown
+    assert not source.with_name("tags.review.sqlite-wal").exists()
+
+
+def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):
     taken = listen("127.0.0.1", 0)
     number = str(taken.getsockname()[1])
     empty = tmp_path / "empty"

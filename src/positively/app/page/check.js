@@ -12,6 +12,7 @@ const WAYS = {
 let way = "audit";
 let queue = [];
 let last = null;
+let isLoading = true;
 
 const pending = new Set(); // answers on their way: the server may still ask for them
 const nameOf = (item) => `${item.row} ${item.tag}`;
@@ -19,8 +20,11 @@ const nameOf = (item) => `${item.row} ${item.tag}`;
 /** Have some questions at hand; the one on the screen stays first, unless it was answered elsewhere. */
 async function more(isStale = false) {
   const asked = way;
+  isLoading = !queue.length;
   const told = await ask("/api/questions", { way, count: 4, exclude: isStale ? [] : queue.map((item) => [item.row, item.tag]) });
-  if (told === null || asked !== way) return;
+  if (asked !== way) return;
+  isLoading = false;
+  if (told === null) return;
   const fresh = told.items.filter((item) => !pending.has(nameOf(item)));
   const isAsked = new Set(fresh.map(nameOf));
   const staying = isStale ? queue.slice(0, 1).filter((item) => isAsked.has(nameOf(item))) : queue;
@@ -80,7 +84,7 @@ function paint() {
       h("div", { class: "segments", role: "group", "aria-label": "Way of asking" }, ...ways),
       item
         ? figure(item)
-        : h("p", { class: "empty" }, "Nothing is left to ask this way."),
+        : h("p", { class: "empty" }, isLoading ? "…" : "Nothing is left to ask this way."),
       item && h("p", { class: "question", "aria-live": "polite" }, "Does ", h("strong", {}, item.tag), " belong here?"),
       h("div", { class: "below" }, estimate(), last && h("p", { class: "soft" }, `Last: ${last.tag}, ${wordOf(last.state)}`)),
     ),
@@ -98,7 +102,9 @@ function paint() {
 async function choose(name) {
   way = name;
   queue = [];
-  await more();
+  const coming = more();
+  paint();
+  await coming;
   paint();
 }
 
