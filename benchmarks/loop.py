@@ -16,7 +16,7 @@ from benchmarks.logistic import read_tables
 from positively.metrics import mean_average_precision
 from positively.missing import ReviewModel, audit_coverage, simulate
 from positively.missing.simulate import POLICIES, Coverage, Progress
-from positively.report.figures import COLORS, MARKERS, add_legend, new_figure, save_figure
+from positively.report.figures import COLORS, MARKERS, add_legend, new_figure, save_figure, styled
 
 KNOWN = 0.3
 NAMES = {
@@ -95,20 +95,31 @@ def coverage_table(rows: list[Coverage]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def error(point: Progress, count: float) -> float:
+    """Of a count of the tags that are missing, in percent of those that are."""
+    return 100 * (count / max(point.missing, 1) - 1)
+
+
+@styled
 def draw(name: str, curves: dict[str, list[Progress]], out: Path) -> None:
-    """Tags found and mAP against answers, a figure each."""
-    first = curves[POLICIES[0]][0]
-    for kind, ylabel in (("found", f"tags found of {first.missing:,} hidden"), ("quality", "mAP on other photos, %")):
+    """Tags found, mAP, and the error of the count against answers, a figure each."""
+    hidden = curves[POLICIES[0]][0].missing
+    kinds = {
+        "found": (f"tags found of {hidden:,} hidden", lambda point: point.found),
+        "quality": ("mAP on other photos, %", lambda point: point.quality),
+        "count": ("error of the count of missing tags, %", lambda point: error(point, point.expected)),
+    }
+    for kind, (ylabel, value) in kinds.items():
         figure, axes = new_figure(f"{name}, 30 % of the tags known", "answers", ylabel)
         for place, (policy, curve) in enumerate(curves.items()):
-            axes.plot(
-                [point.answers for point in curve],
-                [getattr(point, kind) for point in curve],
-                color=COLORS[place],
-                marker=MARKERS[place],
-                markevery=4,
-                label=NAMES[policy],
-            )
+            style = {"color": COLORS[place], "marker": MARKERS[place], "markevery": 4, "label": NAMES[policy]}
+            axes.plot([point.answers for point in curve], [value(point) for point in curve], **style)
+            audited = [point for point in curve if point.estimate is not None]
+            if kind == "count" and audited:
+                low, high = ([error(p, getattr(p.estimate, end)) for p in audited] for end in ("low", "high"))
+                label = "95 % interval of its audit"
+                answers = [point.answers for point in audited]
+                axes.fill_between(answers, low, high, color=COLORS[place], alpha=0.2, label=label, linewidth=0)
         add_legend(figure, axes)
         save_figure(figure, out / f"loop-{name}-{kind}")
 

@@ -89,7 +89,6 @@ def test_an_answer_is_worth_a_full_fit(table, model):
 
 
 def test_an_answer_changes_its_class_alone_and_moves_what_looks_alike(table, model):
-    truth = table[2]
     before = everything(model)
     row = int(model.ranking(2, 1)[0])
     model.answer(row, 2, 1)
@@ -100,8 +99,9 @@ def test_an_answer_changes_its_class_alone_and_moves_what_looks_alike(table, mod
     model.answer(row, 2, -1)
     rejected = model.columns[2]
     raw = accepted.scores * accepted.labels.level / accepted.base.labels.level
-    assert raw[near].mean() > rejected.scores[near].mean() + 1e-4
-    assert truth[row, 2] in (1, -1) and row not in model.ranking(2)
+    assert raw[near].mean() > before[2][2][near].mean() + 1e-4
+    assert rejected.scores[near].mean() < before[2][2][near].mean() - 1e-4  # a no is used
+    assert row not in model.ranking(2)
 
 
 def test_undo_restores_every_number(table, model):
@@ -216,7 +216,9 @@ def test_a_new_tag_is_found_from_three_photos_in_a_bare_folder():
     index = model.add_class("boat", carriers[:3])
     top = model.ranking(index, 30)
     assert (truth[top, 3] == 1).mean() > 1.5 * (truth[:, 3] == 1).mean()
-    assert 0 < model.probabilities(index)[top].max() <= 0.5  # an order, and modest about it
+    column = model.columns[index]
+    unmoved = column.calibration.probabilities(column.scores[top, None])[:, 0]
+    np.testing.assert_allclose(model.probabilities(index)[top], unmoved / 2, rtol=1e-4)  # an order, and modest about it
     progress = model.overview()[index]
     assert (progress.accepted, progress.rejected, progress.learned) == (3, 0, False)
     answered(model, truth[:, [3]], "likeliest", 60)
@@ -251,8 +253,7 @@ def test_what_was_reviewed_before_is_not_known_at_random(table, model):
     assert again.states(column)[row] == 0
 
 
-def test_ways_of_asking(table, model):
-    truth = table[2]
+def test_ways_of_asking(model):
     likeliest = model.ask("likeliest", 20)
     assert [q.probability for q in likeliest] == sorted((q.probability for q in likeliest), reverse=True)
     best = max(model.probabilities(c)[model.states(c) == 0].max() for c in range(len(CLASSES)))
@@ -272,7 +273,6 @@ def test_ways_of_asking(table, model):
     listed = model.photo(7)
     assert {c for c, _ in listed} == {c for c in range(len(CLASSES)) if model.states(c)[7] == 0}
     assert [p for _, p in listed] == sorted((p for _, p in listed), reverse=True)
-    assert truth.shape[1] == len(CLASSES)
 
 
 def test_the_audit_is_unbiased_and_its_interval_holds_even_where_the_model_is_wrong(table, model):
