@@ -318,6 +318,13 @@ def test_checks_go_on_after_a_restart_and_end_in_an_interval(client, opened, tab
         answer(client, [[item["row"], item["tag"]]], 1 if truth[item["tag"]][item["row"]] else -1, way="audit")
     estimate = client.get("/api/status").json()["estimate"]
     assert estimate["answers"] >= 40 and estimate["low"] <= estimate["missing"] <= estimate["high"]
+    for _ in range(20):
+        for item in ask(20):
+            answer(client, [[item["row"], item["tag"]]], 1 if truth[item["tag"]][item["row"]] else -1, way="audit")
+        if (precision := client.get("/api/status").json()["precision"]) is not None:
+            break
+    assert 0 <= precision["low"] <= precision["right"] <= precision["high"] <= 1 and precision["answers"] >= 30
+    estimate = client.get("/api/status").json()["estimate"]
     expected = ask(5)
     opened.close()
     again = Opened(source, place)

@@ -1,4 +1,4 @@
-"""Decisions of a review in one SQLite file: each is on disk before it is shown as made, and none is ever deleted.
+"""Decisions of a review in one SQLite file: each is on disk before the page is told so, and none is ever deleted.
 
 The file belongs to one process at a time, by SQLite's own lock, which the system gives back however the process ends.
 Every commit is synced to the disk (``synchronous=FULL``): a few milliseconds are nothing at the pace of a hand, and a

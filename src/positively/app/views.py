@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from positively.app.session import Pair, ReviewSession
 from positively.missing.asking import Way
+from positively.missing.audit import Estimate, Precision
 
 CANDIDATES = 10
 """Tags that are offered for one photo."""
@@ -18,6 +20,9 @@ _WORTH = 0.2
 
 _SETTLED_MINUTES = 2.0
 """Before that, tags an hour would be a guess from a few keystrokes."""
+
+_CHECKED = 0.5
+"""Suggestions of at least this probability are what the check tells the precision of."""
 
 _TOO_EARLY = "Accept and reject some photos: then it can be told how many are missing."
 
@@ -115,7 +120,7 @@ def status(session: ReviewSession) -> dict[str, Any]:
         )
     minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
     rate = round(60 * gained / minutes) if minutes >= _SETTLED_MINUTES else None
-    estimate = model.estimate()
+    estimate, precision = model.estimate(), model.precision(_CHECKED)
     return {
         "version": session.version,
         "source": session.table.source,
@@ -124,14 +129,8 @@ def status(session: ReviewSession) -> dict[str, Any]:
         "gained": tally.gained(),
         "rejected": sum(counts.rejected for counts in tally.by_tag.values()),
         "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": rate},
-        "estimate": None
-        if estimate is None
-        else {
-            "missing": _rounded(estimate.missing),
-            "low": _rounded(estimate.low),
-            "high": _rounded(estimate.high),
-            "answers": estimate.answers,
-        },
+        "estimate": _numbers(estimate),
+        "precision": _numbers(precision),
         "unchecked": max(len(model.classes) - len(model.audit.missing), 0),
         "advice": model.advice() if not tags or any(tag["learned"] for tag in tags) else _TOO_EARLY,
         "can_undo": bool(tally.actions),
@@ -140,3 +139,7 @@ def status(session: ReviewSession) -> dict[str, Any]:
 
 def _rounded(value: float) -> float:
     return round(float(value), 4)
+
+
+def _numbers(found: Estimate | Precision | None) -> dict[str, float] | None:
+    return None if found is None else {name: round(value, 4) for name, value in asdict(found).items()}

@@ -36,6 +36,8 @@ function paint() {
         card(`+${count(status.gained)}`, "tags gained", session.gained ? `${count(session.gained)} in this session` : null),
         card(session.an_hour === null ? "–" : count(session.an_hour), "tags gained an hour", session.minutes < 1 ? "under a minute at it" : `${plural(session.minutes, "minute")} at it`),
         card(judged ? percent(right / judged) : "–", "of suggestions right", judged ? `${count(right)} of ${count(judged)}` : "none judged yet"),
+        status.precision &&
+          card(percent(status.precision.right), "right of what is over 50 %", `${percent(status.precision.low)} to ${percent(status.precision.high)} by random checks; ${percent(status.precision.stated)} was stated`),
         estimate
           ? card(`≈ ${count(estimate.missing)}`, "tags still missing", `${count(estimate.low)} to ${count(estimate.high)}, by ${plural(estimate.answers, "random check")}`)
           : card(`≈ ${count(model)}`, "tags still missing", "as the model thinks; Check tells more"),
