@@ -116,7 +116,7 @@ class Ridge:
     def _lengths(self, scale: Tensor) -> Tensor:
         """Σ_j scale_j z_ij² of all images, (N,)."""
         parts = [coordinates.square() @ scale.float() for _, coordinates in self._blocks()]
-        return gather_rows(torch.cat([*parts, torch.empty(0, device=scale.device)]))
+        return gather_rows(torch.cat([*parts, scale.new_empty(0).float()]))
 
     def coordinates(self, rows: Tensor) -> Tensor:
         """Coordinates of any rows of the table."""
