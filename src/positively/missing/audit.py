@@ -27,7 +27,7 @@ FEWEST_ANSWERS = 30
 # Share of the draws that is spread evenly over all pairs, so that none is drawn too rarely.
 _EVEN_SHARE = 0.2
 # Few draws weigh much, and what a sample lacks of them it lacks from above: the interval reaches further up than down.
-# Of 95 % intervals on COCO and VOC so made, 97 to 99 % held, and 94 to 96 % where odds were made e times too small.
+# Of 95 % intervals on COCO and VOC so made, 97 to 99 % held.
 _DOWN, _UP = 0.85, 1.2
 
 
