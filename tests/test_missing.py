@@ -369,3 +369,14 @@ def test_options_that_make_no_sense_are_sentences(place, tags, table, tmp_path, 
     monkeypatch.chdir(tmp_path)
     assert main(["missing", "tags.csv", *words(place, tags, *more)]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_thousand_blank_scans_cost_no_memory():
+    generator = np.random.default_rng(0)
+    photos = generator.random((1500, 32)).astype(np.float32)
+    photos[500:] = photos[0]
+    photos[3] = photos[2] * 1.0001
+    groups = find_series(photos)  # without their contents, a thousand alike are a kind
+    assert groups[2] == groups[3] and len(set(groups)) == 1499
+    copies = np.concatenate([np.arange(500), np.zeros(1000, dtype=np.int64)])
+    assert len(set(find_series(photos, copies))) == 499

@@ -48,25 +48,29 @@ def find_series(features: FeatureRows, groups: Groups | None = None, seed: int =
     """
     features = as_rows(features)
     count = len(features)
-    if count > MOST_IMAGES:
+    # Copies are compared once: of a thousand blank scans every pair would be near.
+    first_of = np.arange(count) if groups is None else np.unique(groups, return_index=True)[1]
+    if len(first_of) > MOST_IMAGES or len(first_of) < 2:
         return groups
     cpu = torch.device("cpu")
     width = int(np.shape(features[slice(0, 1)])[1])
     projection = random_stream("series", seed).standard_normal((width, _DIMENSIONS)) / np.sqrt(_DIMENSIONS)
     turn = torch.from_numpy(projection.astype(np.float32))
-    short = torch.cat([root_normalize(as_tensor(features[rows], cpu)) @ turn for rows in row_blocks(range(count))])
+    parts = list(row_blocks(range(len(first_of))))
+    short = torch.cat([root_normalize(as_tensor(features[first_of[rows]], cpu)) @ turn for rows in parts])
     limit = NEAR * float(np.quantile(_nearest(short), QUANTILE))
-    near = [_near(short, rows, _ALLOWANCE * limit) for rows in row_blocks(range(count))]
+    near = [_near(short, rows, _ALLOWANCE * limit) for rows in parts]
     first, second = (np.concatenate(part) for part in zip(*near, strict=True))
-    close = [_distances(features, first[part], second[part]) < limit for part in row_blocks(range(len(first)))]
+    close = [
+        _distances(features, first_of[first[part]], first_of[second[part]]) < limit
+        for part in row_blocks(range(len(first)))
+    ]
     chosen = np.concatenate([*close, np.zeros(0, dtype=np.bool_)])
-    series = _components(first[chosen], second[chosen], count)
+    series = _components(first[chosen], second[chosen], len(first_of))
     sizes = np.bincount(series)[series]
-    series = np.where(sizes <= LARGEST_SERIES, series, len(series) + np.arange(count))
-    if groups is not None:  # what is in one series with a copy is in one with the other, too
-        together = sparse.csr_array((np.ones(count), (groups, np.unique(series, return_inverse=True)[1])))
-        _, label = connected_components(sparse.block_array([[None, together], [together.T, None]], format="csr"))
-        series = label[groups]
+    series = np.where(sizes <= LARGEST_SERIES, series, len(series) + np.arange(len(series)))
+    if groups is not None:
+        series = series[np.unique(groups, return_inverse=True)[1]]
     numbers = np.unique(series, return_inverse=True)[1].astype(np.int64)
     return None if numbers.max(initial=-1) == count - 1 else numbers
 
@@ -81,10 +85,15 @@ def _nearest(points: torch.Tensor) -> npt.NDArray[np.float32]:
 
 
 def _near(points: torch.Tensor, rows: slice, limit: float) -> tuple[Groups, Groups]:
-    """Pairs of one of some rows and a later one whose squared distance is below the limit."""
-    close = _squared(points[rows], points[rows.start :]) < limit
-    first, second = torch.nonzero(torch.triu(close, diagonal=1), as_tuple=True)
-    return first.numpy() + rows.start, second.numpy() + rows.start
+    """Pairs of one of some rows and another whose squared distance is below the limit.
+
+    A photo with more such neighbours than a series has photos is of a kind, and in no pair.
+    """
+    close = _squared(points[rows], points) < limit
+    close[torch.arange(len(close)), torch.arange(rows.start, rows.stop)] = False
+    close[close.sum(dim=1) > _ALLOWANCE * LARGEST_SERIES] = False
+    first, second = torch.nonzero(close, as_tuple=True)
+    return first.numpy() + rows.start, second.numpy()
 
 
 def _squared(points: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
