@@ -71,6 +71,7 @@ def test_every_unknown_pair_is_listed_once_likeliest_first():
     pairs = set(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
     assert pairs == set(zip(*np.nonzero(states == 0), strict=True)) and len(found) == len(pairs)
     assert (np.diff(found.values) <= 0).all()
+    assert found[:2] == [found[0], found[1]]
     assert found[0].image == f"image {found.rows[0]}" and found[0].tag == f"class {found.columns[0]}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +44,15 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, place: int) -> Suggestion:
+    @overload
+    def __getitem__(self, place: int) -> Suggestion: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Suggestion]: ...
+
+    def __getitem__(self, place: int | slice) -> Suggestion | list[Suggestion]:
+        if isinstance(place, slice):
+            return [self[index] for index in range(*place.indices(len(self)))]
         row, column = int(self.rows[place]), int(self.columns[place])
         return Suggestion(self.images[row], self.classes[column], float(self.values[place]))
 
@@ -84,6 +94,12 @@ class MissingTags(Pairs):
         """What was found, in a few lines."""
         return describe(self)
 
+    def write(self, folder: str | Path, form: Literal["csv", "parquet"] = "csv") -> list[Path]:
+        """Write the lists and the counts into a folder of their own, as ``positively missing`` does."""
+        from positively.missing.files import MissingFolder
+
+        return MissingFolder(folder).write(self, form, {})
+
     @cached_property
     def expected_precision(self) -> Values:
         """``(K,)`` share of the first 1, 2, 3 … suggestions that is expected to be right."""
@@ -99,10 +115,13 @@ def describe(found: MissingTags) -> str:
             "photos of each kind."
         )
     missing, most, known = (float(part[judged].sum()) for part in (counts.missing, counts.at_most, counts.known))
-    # With a tenth of the tags known, the number of the others is hardly identifiable: only a bound is honest.
+    # With a tenth of the tags known, the number of the others is hardly identifiable: the bound is what is honest.
     is_open = known < 0.2 * (known + missing) or most > 2 * missing + 10
-    number = f"At most {most:,.0f} tags are missing" if is_open else f"About {missing:,.0f} tags are missing (at most "
-    lines = [f"{number}{'' if is_open else f'{most:,.0f})'}, beside {known:,.0f} that are written down."]
+    about = (
+        f"At most {most:,.0f}, perhaps {missing:,.0f}," if is_open else f"About {missing:,.0f} (at most {most:,.0f})"
+    )
+    kinds = f" of {judged.sum():,} kinds" if not judged.all() else ""
+    lines = [f"{about} tags{kinds} are missing, beside {known:,.0f} of them that are written down."]
     depths = [depth for depth in (100, 500, 1000, 2000, 5000, 10_000) if depth <= len(found)] or [len(found)]
     shares = [
         f"{100 * found.expected_precision[depth - 1]:.0f} % of the first {depth:,}" for depth in depths[:4] if depth
