@@ -43,6 +43,8 @@ def test_three_lines_of_python_train_and_predict(scenes, tmp_path, monkeypatch):
     tiny = {"backbone": "positively_tiny", "weights": "none", "image_size": 32, "depth": "finetune", "epochs": 1}
     code = SNIPPETS[0].replace('"tags.csv", images="photos/"', f'"{scenes}/train.csv", images="{scenes}"')
     code = code.replace('"a.jpg", "b.jpg"', f'"{scenes}/test/00000.png"')
+    frozen = {"backbone": "positively_tiny", "weights": "none", "image_size": 32, "method": "closed-form"}
+    code = code.replace("po.find_missing(table", f"po.find_missing(table, **{frozen}")
     code = code.replace("po.fit(table", f"po.fit(table, **{tiny}")
     names: dict[str, object] = {}
     exec(code, names)
