@@ -37,18 +37,19 @@ def test_the_parts_work_inside_a_loop_of_ones_own():
     assert any("global_branch" in name for name, _ in names["network"].named_parameters())
 
 
-def test_three_lines_of_python_train_and_predict(scenes, tmp_path, monkeypatch):
+def test_a_few_lines_of_python_find_train_and_predict(scenes, place, tmp_path, monkeypatch):
     # As printed, but for the names of the files and a network that needs no download.
     monkeypatch.chdir(tmp_path)
     tiny = {"backbone": "positively_tiny", "weights": "none", "image_size": 32, "depth": "finetune", "epochs": 1}
     code = SNIPPETS[0].replace('"tags.csv", images="photos/"', f'"{scenes}/train.csv", images="{scenes}"')
     code = code.replace('"a.jpg", "b.jpg"', f'"{scenes}/test/00000.png"')
-    frozen = {"backbone": "positively_tiny", "weights": "none", "image_size": 32, "method": "closed-form"}
+    frozen = {"backbone": "positively_tiny", "weights": str(place / "tiny.safetensors"), "image_size": 32}
     code = code.replace("po.find_missing(table", f"po.find_missing(table, **{frozen}")
     code = code.replace("po.fit(table", f"po.fit(table, **{tiny}")
     names: dict[str, object] = {}
     exec(code, names)
     assert (tmp_path / "runs" / "train-pu-mlc" / "model.safetensors").exists()
+    assert len(names["found"]) > 0
 
 
 def test_linked_files_exist():
