@@ -208,7 +208,8 @@ class RunFolder:
         except (SafetensorError, KeyError):
             again = option("resume", "auto")
             raise RunError(
-                f"{self.out_of_sample} is damaged, or of an earlier version. Train the run again, with {again} it is quick."
+                f"{self.out_of_sample} is damaged, or of an earlier version. Train the run again, with {again} it is "
+                "quick."
             ) from None
         with self.images.open(encoding="utf-8", newline="") as file:  # copies have one hash, so that names count here
             return [row["image"] for row in csv.DictReader(file)][: len(states)], states, found
