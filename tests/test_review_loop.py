@@ -10,7 +10,7 @@ from scipy import sparse
 from positively import probe
 from positively.errors import LabelError
 from positively.missing import AuditDesign, ReviewModel, audit_coverage, simulate
-from positively.missing.audit import draw_audit, estimate_total
+from positively.missing.audit import counted_draws, draw_audit, estimate_missing, estimate_total
 from positively.probe import ONE_STEP
 
 CLASSES = ["sea", "sand", "dog", "boat", "kite"]
@@ -357,6 +357,61 @@ def test_an_audit_survives_a_restart(table, model, tmp_path):
     found = fresh.estimate()
     left = sum(((truth[:, c] == 1) & (fresh.states(c) == 0)).sum() for c in range(len(CLASSES)))
     assert found.low <= left <= found.high
+
+
+def reviewed_after_a_check(model, columns, truth, seed, left):
+    """Sixty checks, then all but the least likely of each class: the model, and what is really missing."""
+    model._columns, model.audit = columns, draw_audit(columns, seed, 400)
+    rows, classes = np.array([(question.row, question.column) for question in model.ask("audit", 60)]).T
+    model.answer(rows, classes, truth[rows, classes])
+    for column in range(len(CLASSES)):
+        rows = np.setdiff1d(model.ranking(column), columns[column].ranking()[-left:])
+        model.answer(rows, column, truth[rows, column])
+    return sum(((truth[:, c] == 1) & (model.states(c) == 0)).sum() for c in range(len(CLASSES)))
+
+
+def test_what_was_answered_adds_nothing_to_what_is_still_missing(table, model):
+    truth, columns = table[2], model.columns
+    found, real = [], []
+    for seed in range(25):
+        real.append(reviewed_after_a_check(model, columns, truth, seed, left=150))
+        found.append(model.estimate())
+    errors = np.array([one.missing for one in found]) - real
+    first = draw_audit(columns, 0, 400)
+    _, low, high = estimate_total(first, np.arange(60), truth[first.rows[:60], first.columns[:60]] == 1, [*range(5)])
+    assert abs(errors.mean()) < 3.5 * errors.std() / 5 + 1
+    assert np.mean([one.low <= left <= one.high for one, left in zip(found, real, strict=True)]) >= 0.9
+    assert np.mean([one.high - one.low for one in found]) < 0.6 * (high - low)
+    assert reviewed_after_a_check(model, columns, truth, 0, left=1) <= len(CLASSES)
+    end = model.estimate()
+    assert end.missing < 1 and end.high < 3  # the interval closes
+
+
+def test_what_only_the_audit_answered_is_still_estimated(table, model):
+    truth = table[2]
+    answered(model, truth, "audit", 60)
+    drawn, _, right = counted_draws(model.audit, model.columns)
+    total = estimate_total(model.audit, drawn, right, list(range(len(CLASSES))))
+    accepted = sum(part.accepted for part in model.overview())
+    assert model.estimate().missing == pytest.approx(total[0] - accepted)
+    forgetful = replace(model.audit, expectations=None)
+    top = int(model.ranking(2, 1)[0])
+    model.answer(top, 2, truth[top, 2])  # one more by the review, at the top: known, and nothing to estimate
+    assert model.estimate().high != estimate_missing(forgetful, model.columns).high
+
+
+def test_every_design_has_draws_of_its_own(table, model):
+    first = model.audit
+    pairs = set(zip(first.rows.tolist(), first.columns.tolist(), strict=True))
+    model.start_audit()
+    assert (first.number, model.audit.number) == (0, 1)
+    # Nothing was answered between the two: the same seed would draw the same.
+    assert np.mean((first.rows == model.audit.rows) & (first.columns == model.audit.columns)) < 0.05
+    assert len(pairs & set(zip(model.audit.rows.tolist(), model.audit.columns.tolist(), strict=True))) < len(pairs)
+    arrays = model.audit.to_arrays()
+    assert AuditDesign.from_arrays(arrays).number == 1 and "expectations" not in arrays
+    del arrays["number"]
+    assert AuditDesign.from_arrays(arrays).number == 0  # stored before designs were numbered
 
 
 def test_advice_says_when_to_stop(table, model):

@@ -17,7 +17,16 @@ from positively.data.loading import FeatureRows
 from positively.errors import LabelError, and_more
 from positively.labels import UNKNOWN, States, check_states
 from positively.missing.asking import Pair, Question, Way, choose
-from positively.missing.audit import AuditDesign, Estimate, Precision, draw_audit, estimate_missing, estimate_precision
+from positively.missing.audit import (
+    DRAWS,
+    AuditDesign,
+    Estimate,
+    Expectations,
+    Precision,
+    draw_audit,
+    estimate_missing,
+    estimate_precision,
+)
 from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
@@ -74,6 +83,7 @@ class ReviewModel:
         self._writing, self._renewing = threading.RLock(), threading.Lock()
         self._columns: tuple[Column, ...]
         self._fit, self._columns = self._renewed(_checked(classes), labels)
+        self._start = Expectations(self._columns)
         if len(rows):
             self.answer(rows, columns, answered)
             self.renew()
@@ -81,6 +91,15 @@ class ReviewModel:
         self.audit = audit if audit is not None else draw_audit(self._columns, seed)
 
     # What is known.
+
+    @property
+    def audit(self) -> AuditDesign:
+        """Draws fixed in advance; one that was stored may be set."""
+        return self._audit
+
+    @audit.setter
+    def audit(self, design: AuditDesign) -> None:
+        self._audit = design.recalling(self._start)  # the first design of a review is made from what it starts with
 
     @property
     def classes(self) -> list[str]:
@@ -224,7 +243,7 @@ class ReviewModel:
     def start_audit(self) -> None:
         """Draw a new audit from what is unknown now, classes added since the last one included."""
         with self._writing:
-            self.audit = draw_audit(self._columns, self._seed)
+            self.audit = draw_audit(self._columns, self._seed, DRAWS, self.audit.number + 1)
 
     def scores(self, features: FeatureRows) -> npt.NDArray[np.float32]:
         """Scores B×C of new photos by the labels as they are now."""
