@@ -11,6 +11,7 @@ from positively import probe
 from positively.errors import LabelError
 from positively.missing import AuditDesign, ReviewModel, audit_coverage, simulate
 from positively.missing.audit import counted_draws, draw_audit, estimate_missing, estimate_total
+from positively.missing.meaning import _deviation
 from positively.probe import ONE_STEP
 
 CLASSES = ["sea", "sand", "dog", "boat", "kite"]
@@ -237,6 +238,35 @@ def test_a_new_tag_is_found_from_three_photos_in_a_bare_folder():
         model.remove_class("boat")
 
 
+def test_a_new_tag_is_not_learned_before_some_of_the_likeliest_were_rejected():
+    features, _, truth = made_table(images=600)
+    model = ReviewModel(features, np.zeros((600, 0), np.int8), [], landmarks=120)
+    carriers = np.flatnonzero(truth[:, 3] == 1)
+    model.add_class("boat", carriers[:3])
+    assert "Accept and reject" in model.advice() and "stop" not in model.advice()
+    model.answer(carriers[3:40], 0, 1)
+    model.renew()
+    assert not model.columns[0].learned  # nothing tells where the tag ends
+    others = model.ranking(0)[truth[model.ranking(0), 3] == -1]
+    model.answer(others[-5:], 0, -1)
+    model.renew()
+    assert not model.columns[0].learned  # as little as before, near the end
+    assert "stop" not in model.advice() and "missing." in model.advice()
+    model.answer(others[:12], 0, -1)
+    model.renew()
+    assert model.columns[0].learned and "will be right" in model.advice()
+
+
+def test_the_bound_of_a_new_tag_knows_that_slopes_are_uncertain():
+    generator = np.random.default_rng(0)
+    information, bent = generator.random((1, 9)) * (np.arange(9) > 5), np.linspace(-3, 3, 9)[None]
+    found = _deviation(information, bent, np.array([0.7]))[0]
+    design = np.stack([np.ones(9), bent[0]], axis=1)
+    variance = np.linalg.inv(design.T @ (information.T * design) + np.diag([5.0**-2, 0.7**-2]))
+    np.testing.assert_allclose(found**2, np.einsum("ij,jk,ik->i", design, variance, design))
+    assert found[0] > found[7]  # answers were at the top: little is known of the rest
+
+
 def test_what_was_reviewed_before_is_not_known_at_random(table, model):
     features, states, truth = table
     answered(model, truth, "likeliest", 100)
@@ -412,6 +442,33 @@ def test_every_design_has_draws_of_its_own(table, model):
     assert AuditDesign.from_arrays(arrays).number == 1 and "expectations" not in arrays
     del arrays["number"]
     assert AuditDesign.from_arrays(arrays).number == 0  # stored before designs were numbered
+
+
+def test_what_was_put_off_is_of_its_class_and_may_return(table, model):
+    truth = table[2]
+    answered(model, truth, "audit", 40)
+    counted = model.estimate().answers
+    question = model.ask("audit", 1)[0]
+    answered(model, truth, "audit", 5, skip={(question.row, question.column)})
+    model.ask("likeliest", 5)  # of another way of asking
+    assert model.estimate().answers >= counted + 5
+    model.ask("audit", 0)
+    assert model.estimate().answers == counted  # it is open again, and next
+    index = model.add_class("x", [1, 2, 3])
+    model.start_audit()
+    own = model.ask("audit", 10**6, column=index)
+    model.ask("audit", 0, skip={(asked.row, index) for asked in own})
+    assert model._skipped("audit", model.columns)
+    model.remove_class("x")
+    assert model.add_class("y", [4, 5, 6]) == index
+    assert not model._skipped("audit", model.columns)
+
+
+def test_advice_counts_learned_tags_alone(table, model):
+    before = model.advice()
+    assert all(column.learned for column in model.columns)
+    model.add_class("new", [1, 2, 3])
+    assert not model.columns[-1].learned and model.advice() == before
 
 
 def test_advice_says_when_to_stop(table, model):
