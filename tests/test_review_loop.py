@@ -10,7 +10,8 @@ from scipy import sparse
 from positively import probe
 from positively.errors import LabelError
 from positively.missing import AuditDesign, ReviewModel, audit_coverage, simulate
-from positively.missing.audit import draw_audit, estimate_total
+from positively.missing.audit import counted_draws, draw_audit, estimate_missing, estimate_total
+from positively.missing.meaning import _deviation
 from positively.probe import ONE_STEP
 
 CLASSES = ["sea", "sand", "dog", "boat", "kite"]
@@ -237,6 +238,35 @@ def test_a_new_tag_is_found_from_three_photos_in_a_bare_folder():
         model.remove_class("boat")
 
 
+def test_a_new_tag_is_not_learned_before_some_of_the_likeliest_were_rejected():
+    features, _, truth = made_table(images=600)
+    model = ReviewModel(features, np.zeros((600, 0), np.int8), [], landmarks=120)
+    carriers = np.flatnonzero(truth[:, 3] == 1)
+    model.add_class("boat", carriers[:3])
+    assert "Accept and reject" in model.advice() and "stop" not in model.advice()
+    model.answer(carriers[3:40], 0, 1)
+    model.renew()
+    assert not model.columns[0].learned  # nothing tells where the tag ends
+    others = model.ranking(0)[truth[model.ranking(0), 3] == -1]
+    model.answer(others[-5:], 0, -1)
+    model.renew()
+    assert not model.columns[0].learned  # as little as before, near the end
+    assert "stop" not in model.advice() and "missing." in model.advice()
+    model.answer(others[:12], 0, -1)
+    model.renew()
+    assert model.columns[0].learned and "will be right" in model.advice()
+
+
+def test_the_bound_of_a_new_tag_knows_that_slopes_are_uncertain():
+    generator = np.random.default_rng(0)
+    information, bent = generator.random((1, 9)) * (np.arange(9) > 5), np.linspace(-3, 3, 9)[None]
+    found = _deviation(information, bent, np.array([0.7]))[0]
+    design = np.stack([np.ones(9), bent[0]], axis=1)
+    variance = np.linalg.inv(design.T @ (information.T * design) + np.diag([5.0**-2, 0.7**-2]))
+    np.testing.assert_allclose(found**2, np.einsum("ij,jk,ik->i", design, variance, design))
+    assert found[0] > found[7]  # answers were at the top: little is known of the rest
+
+
 def test_what_was_reviewed_before_is_not_known_at_random(table, model):
     features, states, truth = table
     answered(model, truth, "likeliest", 100)
@@ -357,6 +387,88 @@ def test_an_audit_survives_a_restart(table, model, tmp_path):
     found = fresh.estimate()
     left = sum(((truth[:, c] == 1) & (fresh.states(c) == 0)).sum() for c in range(len(CLASSES)))
     assert found.low <= left <= found.high
+
+
+def reviewed_after_a_check(model, columns, truth, seed, left):
+    """Sixty checks, then all but the least likely of each class: the model, and what is really missing."""
+    model._columns, model.audit = columns, draw_audit(columns, seed, 400)
+    rows, classes = np.array([(question.row, question.column) for question in model.ask("audit", 60)]).T
+    model.answer(rows, classes, truth[rows, classes])
+    for column in range(len(CLASSES)):
+        rows = np.setdiff1d(model.ranking(column), columns[column].ranking()[-left:])
+        model.answer(rows, column, truth[rows, column])
+    return sum(((truth[:, c] == 1) & (model.states(c) == 0)).sum() for c in range(len(CLASSES)))
+
+
+def test_what_was_answered_adds_nothing_to_what_is_still_missing(table, model):
+    truth, columns = table[2], model.columns
+    found, real = [], []
+    for seed in range(25):
+        real.append(reviewed_after_a_check(model, columns, truth, seed, left=150))
+        found.append(model.estimate())
+    errors = np.array([one.missing for one in found]) - real
+    first = draw_audit(columns, 0, 400)
+    _, low, high = estimate_total(first, np.arange(60), truth[first.rows[:60], first.columns[:60]] == 1, [*range(5)])
+    assert abs(errors.mean()) < 3.5 * errors.std() / 5 + 1
+    assert np.mean([one.low <= left <= one.high for one, left in zip(found, real, strict=True)]) >= 0.9
+    assert np.mean([one.high - one.low for one in found]) < 0.6 * (high - low)
+    assert reviewed_after_a_check(model, columns, truth, 0, left=1) <= len(CLASSES)
+    end = model.estimate()
+    assert end.missing < 1 and end.high < 3  # the interval closes
+
+
+def test_what_only_the_audit_answered_is_still_estimated(table, model):
+    truth = table[2]
+    answered(model, truth, "audit", 60)
+    drawn, _, right = counted_draws(model.audit, model.columns)
+    total = estimate_total(model.audit, drawn, right, list(range(len(CLASSES))))
+    accepted = sum(part.accepted for part in model.overview())
+    assert model.estimate().missing == pytest.approx(total[0] - accepted)
+    forgetful = replace(model.audit, expectations=None)
+    top = int(model.ranking(2, 1)[0])
+    model.answer(top, 2, truth[top, 2])  # one more by the review, at the top: known, and nothing to estimate
+    assert model.estimate().high != estimate_missing(forgetful, model.columns).high
+
+
+def test_every_design_has_draws_of_its_own(table, model):
+    first = model.audit
+    pairs = set(zip(first.rows.tolist(), first.columns.tolist(), strict=True))
+    model.start_audit()
+    assert (first.number, model.audit.number) == (0, 1)
+    # Nothing was answered between the two: the same seed would draw the same.
+    assert np.mean((first.rows == model.audit.rows) & (first.columns == model.audit.columns)) < 0.05
+    assert len(pairs & set(zip(model.audit.rows.tolist(), model.audit.columns.tolist(), strict=True))) < len(pairs)
+    arrays = model.audit.to_arrays()
+    assert AuditDesign.from_arrays(arrays).number == 1 and "expectations" not in arrays
+    del arrays["number"]
+    assert AuditDesign.from_arrays(arrays).number == 0  # stored before designs were numbered
+
+
+def test_what_was_put_off_is_of_its_class_and_may_return(table, model):
+    truth = table[2]
+    answered(model, truth, "audit", 40)
+    counted = model.estimate().answers
+    question = model.ask("audit", 1)[0]
+    answered(model, truth, "audit", 5, skip={(question.row, question.column)})
+    model.ask("likeliest", 5)  # of another way of asking
+    assert model.estimate().answers >= counted + 5
+    model.ask("audit", 0)
+    assert model.estimate().answers == counted  # it is open again, and next
+    index = model.add_class("x", [1, 2, 3])
+    model.start_audit()
+    own = model.ask("audit", 10**6, column=index)
+    model.ask("audit", 0, skip={(asked.row, index) for asked in own})
+    assert model._skipped("audit", model.columns)
+    model.remove_class("x")
+    assert model.add_class("y", [4, 5, 6]) == index
+    assert not model._skipped("audit", model.columns)
+
+
+def test_advice_counts_learned_tags_alone(table, model):
+    before = model.advice()
+    assert all(column.learned for column in model.columns)
+    model.add_class("new", [1, 2, 3])
+    assert not model.columns[-1].learned and model.advice() == before
 
 
 def test_advice_says_when_to_stop(table, model):

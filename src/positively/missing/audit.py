@@ -3,12 +3,15 @@
 Pairs are drawn one by one, with replacement, from those that were unknown when the design was made. With q the
 probability that a pair is missing, as it was then, and g that of being drawn, Σ q + mean((y − q) / g) over the first
 draws is unbiased for the number missing then, whatever the model is worth; a good model makes it precise.
+
+What is still missing leaves out the top of each class once a review has answered it to the last pair: nothing is to be
+estimated there, and nothing of what draws say about it stays in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +57,39 @@ class Precision:
     answers: int
 
 
+class Expectations:
+    """What was expected of every pair when a design was made: N×C numbers, too many to store with the design.
+
+    Args:
+        columns: The classes as they are now.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.q = {
+            column.name: np.where(column.labels.states == UNKNOWN, column.probabilities, np.nan).astype(np.float32)
+            for column in columns
+        }
+        """(N,) of each class; NaN where nothing was to be found out."""
+        self._doubt = sum(float(np.nansum(_doubt(q))) for q in self.q.values())
+        self._count = sum(int((~np.isnan(q)).sum()) for q in self.q.values())
+
+    def chances(self, q: npt.NDArray[np.float32]) -> Values:
+        """Chance of each pair: in proportion to the standard deviation of its label, which is best if q is right."""
+        even = _EVEN_SHARE if self._doubt else 1.0
+        chances = (1 - even) * _doubt(q) / max(self._doubt, 1e-300) + even / max(self._count, 1)
+        return np.where(np.isnan(q), 0.0, chances)
+
+    def variance(self, q: npt.NDArray[np.float32]) -> float:
+        """Σ q(1 − q) / g of pairs that were unknown."""
+        return float((_doubt(q) ** 2 / self.chances(q)).sum())
+
+
+def _doubt(q: npt.NDArray[np.float32]) -> Values:
+    """Standard deviation of labels."""
+    exact = q.astype(np.float64)
+    return np.sqrt(exact * (1 - exact))
+
+
 @dataclass(frozen=True, eq=False)
 class AuditDesign:
     """Pairs to ask, fixed in advance: K draws over the C classes there were."""
@@ -76,19 +112,35 @@ class AuditDesign:
     """(C,) Σ q(1 − q) / g of each class: what (y − q) / g would vary by, were q right."""
     accepted: Rows
     """(C,) pairs accepted before the design was made: they are none of its own."""
+    number: int = 0
+    """How many designs the review had before."""
+    expectations: Expectations | None = None
+    """Of all pairs; not stored, see :meth:`recalling`."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays, to be stored."""
-        return {part.name: getattr(self, part.name) for part in fields(self)}
+        return {part.name: np.asarray(getattr(self, part.name)) for part in fields(self) if part.name != "expectations"}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> AuditDesign:
         """What :meth:`to_arrays` gave."""
-        given: dict[str, Any] = {part.name: arrays[part.name] for part in fields(cls)}
-        return cls(**given)
+        given: dict[str, Any] = {part.name: arrays[part.name] for part in fields(cls) if part.name in arrays}
+        return cls(**{**given, "number": int(given.get("number", 0))})
+
+    def recalling(self, expectations: Expectations) -> AuditDesign:
+        """With what was expected of all pairs, if these are the expectations that it was made from."""
+        q = [expectations.q.get(name) for name in self.classes.tolist()]
+        if any(part is None for part in q) or len(q) != len(expectations.q):
+            return self
+        there = [part for part in q if part is not None]
+        drawn = [there[index][row] for index, row in zip(self.columns.tolist(), self.rows.tolist(), strict=True)]
+        same = np.allclose([np.nansum(part, dtype=np.float64) for part in there], self.missing, rtol=1e-3, atol=1e-3)
+        return (
+            replace(self, expectations=expectations) if same and np.allclose(drawn, self.expected, atol=1e-3) else self
+        )
 
     def pairs(self, columns: Sequence[Column]) -> Iterator[tuple[int, int, int]]:
         """Draws in order: their number, row and index of their class among those there are now."""
@@ -100,49 +152,40 @@ class AuditDesign:
                 yield draw, row, found
 
 
-def draw_audit(columns: Sequence[Column], seed: int = 0, draws: int = DRAWS) -> AuditDesign:
+def draw_audit(columns: Sequence[Column], seed: int = 0, draws: int = DRAWS, number: int = 0) -> AuditDesign:
     """Fix the pairs to ask.
 
     Args:
         columns: The classes as they are now.
         seed: Seed of the draws.
         draws: How many.
+        number: How many designs the review had before: each has draws of its own.
     """
-    q = [column.probabilities.astype(np.float64) for column in columns]
-    unknown = [column.labels.states == UNKNOWN for column in columns]
-    chances = _chances(q, unknown)
+    expectations = Expectations(columns)
+    q = list(expectations.q.values())
+    chances = [expectations.chances(part) for part in q]
     share = np.array([part.sum() for part in chances])
-    generator = random_stream("audit", seed)
+    generator = random_stream("audit", seed, *([number] if number else []))
     chosen = generator.choice(len(share), draws, p=share / share.sum()) if share.sum() else np.zeros(0)
     index, rows = chosen.astype(np.int64), np.zeros(len(chosen), np.int64)
-    for number in np.unique(index):
-        own = index == number
-        bounds = np.cumsum(chances[number])
+    for place in np.unique(index):
+        own = index == place
+        bounds = np.cumsum(chances[place])
         rows[own] = np.searchsorted(bounds, generator.random(int(own.sum())) * bounds[-1], side="right")
     pairs = list(zip(index.tolist(), rows.tolist(), strict=True))
-    parts = list(zip(q, chances, unknown, strict=True))
     return AuditDesign(
         rows=rows,
         columns=index,
-        chances=np.array([chances[number][row] for number, row in pairs]),
-        expected=np.array([q[number][row] for number, row in pairs]),
+        chances=np.array([chances[place][row] for place, row in pairs]),
+        expected=np.array([q[place][row] for place, row in pairs], dtype=np.float64),
         classes=np.array([column.name for column in columns], dtype=np.str_),
-        missing=np.array([p[open_].sum() for p, _, open_ in parts]),
+        missing=np.array([np.nansum(part, dtype=np.float64) for part in q]),
         share=share,
-        variance=np.array([(p[open_] * (1 - p[open_]) / g[open_]).sum() for p, g, open_ in parts]),
+        variance=np.array([expectations.variance(part[~np.isnan(part)]) for part in q]),
         accepted=np.array([_accepted(column) for column in columns], dtype=np.int64),
+        number=number,
+        expectations=expectations,
     )
-
-
-def _chances(q: Sequence[Values], unknown: Sequence[npt.NDArray[np.bool_]]) -> list[Values]:
-    """Probability of each pair: in proportion to the standard deviation of its label, which is best if q is right."""
-    doubt = [np.sqrt(p * (1 - p)) * open_ for p, open_ in zip(q, unknown, strict=True)]
-    total, count = sum(float(part.sum()) for part in doubt), sum(int(part.sum()) for part in unknown)
-    even = _EVEN_SHARE if total else 1.0
-    return [
-        (1 - even) * part / max(total, 1e-300) + even * open_ / max(count, 1)
-        for part, open_ in zip(doubt, unknown, strict=True)
-    ]
 
 
 def _accepted(column: Column) -> int:
@@ -178,6 +221,9 @@ def estimate_missing(
 ) -> Estimate | None:
     """How many tags are still missing, of one class or of all that the design covers; None with too few answers.
 
+    A later design that was read from a store has lost its expectations: all that it covers is then estimated, and what
+    was found is subtracted, which is as unbiased, but stays as wide as it was while the review comes to its end.
+
     Args:
         design: From :func:`draw_audit`.
         columns: The classes as they are now.
@@ -186,36 +232,80 @@ def estimate_missing(
     """
     draws, classes, right = counted_draws(design, columns, put_off)
     names = design.classes.tolist()
-    wanted = [part for index, part in enumerate(columns) if column in (None, index) and part.name in names]
+    wanted = [index for index, part in enumerate(columns) if column in (None, index) and part.name in names]
     if column is not None:
-        draws, right = draws[classes == column], right[classes == column]
+        own = classes == column
+        draws, classes, right = draws[own], classes[own], right[own]
     if len(draws) < FEWEST_ANSWERS:
         return None
-    chosen = [names.index(part.name) for part in wanted]
-    numbers = np.array(estimate_total(design, draws, right, chosen))
-    done = sum(_accepted(part) for part in wanted) - int(design.accepted[chosen].sum())
-    unknown = sum(int((part.labels.states == UNKNOWN).sum()) for part in wanted)
+    rows, inside, done = design.rows[draws], np.zeros(len(draws), np.bool_), 0
+    settled: list[npt.NDArray[np.float32]] = []
+    for index in wanted:
+        part, own = columns[index], classes == index
+        done += _accepted(part) - int(design.accepted[names.index(part.name)])
+        if design.expectations is not None:
+            q = design.expectations.q[part.name]
+            top = settled_rows(part, ~np.isnan(q), rows[own], {row for row, other in put_off if other == index})
+            inside[own] = np.isin(rows[own], top)
+            done -= int((part.labels.states[top] == POSITIVE).sum())
+            settled.append(q[top])
+    chosen = [names.index(columns[index].name) for index in wanted]
+    numbers = np.array(estimate_total(design, draws, right, chosen, inside, settled))
+    unknown = sum(int((columns[index].labels.states == UNKNOWN).sum()) for index in wanted)
     missing, low, high = np.clip(numbers - done, 0, unknown).tolist()
     return Estimate(missing, low, high, len(draws))
 
 
+def settled_rows(column: Column, covered: npt.NDArray[np.bool_], drawn: Rows, put_off: Set[int]) -> Rows:
+    """Rows at the top of a class that are all answered, and would be without the audit.
+
+    Which these are must not depend on which were drawn. Scores do not: each leaves out the photo's own label. The last
+    one was not drawn, so that the review has come this far by itself, past whatever was drawn above it.
+
+    Args:
+        column: The class.
+        covered: (N,) pairs of the design.
+        drawn: Rows of draws that count.
+        put_off: Rows the user could not judge.
+    """
+    answered = np.flatnonzero((column.labels.states != UNKNOWN) & covered)
+    if not len(np.setdiff1d(answered, drawn)):
+        return answered[:0]
+    bar = next((column.scores[row] for row in column.ranking(len(put_off) + 1).tolist() if row not in put_off), -np.inf)
+    top = answered[column.scores[answered] > bar]
+    least = column.scores[np.setdiff1d(top, drawn)].min(initial=np.inf)
+    return np.asarray(top[column.scores[top] >= least])
+
+
 def estimate_total(
-    design: AuditDesign, draws: Rows, right: npt.NDArray[np.bool_], chosen: Sequence[int]
+    design: AuditDesign,
+    draws: Rows,
+    right: npt.NDArray[np.bool_],
+    chosen: Sequence[int],
+    inside: npt.NDArray[np.bool_] | None = None,
+    settled: Sequence[npt.NDArray[np.float32]] = (),
 ) -> tuple[float, float, float]:
-    """How many tags were missing when the design was made, with a 95 % interval.
+    """How many tags were missing when the design was made, with a 95 % interval; settled pairs are left out.
 
     Args:
         design: From :func:`draw_audit`.
         draws: Numbers of the draws that were answered, two at least, all of the chosen classes.
         right: Whether each was found to be missing.
         chosen: Numbers of classes of the design.
+        inside: Which draws are of settled pairs; none by default.
+        settled: Expectations of settled pairs.
     """
     share, count = float(design.share[chosen].sum()), len(draws)
     surprises = (right - design.expected[draws]) * share / design.chances[draws]
+    missing, variance = float(design.missing[chosen].sum()), float(design.variance[chosen].sum())
+    if inside is not None and design.expectations is not None:
+        surprises = np.where(inside, 0.0, surprises)
+        missing -= sum(float(q.sum(dtype=np.float64)) for q in settled)
+        variance = max(variance - sum(design.expectations.variance(q) for q in settled), 0.0)
     # A few draws may all be harmless by chance: they are not believed to vary less than the model says.
-    variance = max(float(surprises.var(ddof=1)), float(design.variance[chosen].sum()) * share)
+    variance = max(float(surprises.var(ddof=1)), variance * share)
     spread = float(np.sqrt(variance / count) * student.ppf(0.975, count - 1))
-    total = float(design.missing[chosen].sum() + surprises.mean())
+    total = missing + float(surprises.mean())
     return total, total - _DOWN * spread, total + _UP * spread
 
 

@@ -17,7 +17,16 @@ from positively.data.loading import FeatureRows
 from positively.errors import LabelError, and_more
 from positively.labels import UNKNOWN, States, check_states
 from positively.missing.asking import Pair, Question, Way, choose
-from positively.missing.audit import AuditDesign, Estimate, Precision, draw_audit, estimate_missing, estimate_precision
+from positively.missing.audit import (
+    DRAWS,
+    AuditDesign,
+    Estimate,
+    Expectations,
+    Precision,
+    draw_audit,
+    estimate_missing,
+    estimate_precision,
+)
 from positively.missing.column import ClassProgress, Column, Labels, Rows
 from positively.missing.meaning import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
@@ -74,13 +83,23 @@ class ReviewModel:
         self._writing, self._renewing = threading.RLock(), threading.Lock()
         self._columns: tuple[Column, ...]
         self._fit, self._columns = self._renewed(_checked(classes), labels)
+        self._start = Expectations(self._columns)
         if len(rows):
             self.answer(rows, columns, answered)
             self.renew()
-        self._put_off: frozenset[Pair] = frozenset()
+        self._put_off: dict[Way, frozenset[tuple[int, str]]] = {}
         self.audit = audit if audit is not None else draw_audit(self._columns, seed)
 
     # What is known.
+
+    @property
+    def audit(self) -> AuditDesign:
+        """Draws fixed in advance; one that was stored may be set."""
+        return self._audit
+
+    @audit.setter
+    def audit(self, design: AuditDesign) -> None:
+        self._audit = design.recalling(self._start)  # the first design of a review is made from what it starts with
 
     @property
     def classes(self) -> list[str]:
@@ -127,14 +146,23 @@ class ReviewModel:
             way: ``likeliest``, ``teaching`` (what teaches the model most) or ``audit`` (drawn in advance).
             count: How many at most.
             column: One class; all by default.
-            skip: Pairs (row, column) that the user put off. The audit then leaves them out of its estimate.
+            skip: Pairs (row, column) that the user put off. The audit then leaves them out of its estimate, until it is
+                asked again with others or none; a count of 0 only tells it which.
         """
-        self._put_off |= skip  # union: whoever asks with no pair put off does not bring the others back
-        return choose(way, self._columns, self.audit, count, column, skip)
+        columns = self._columns
+        # By name: a number may come to be that of another class.
+        self._put_off[way] = frozenset((row, columns[index].name) for row, index in skip if index < len(columns))
+        return choose(way, columns, self.audit, count, column, skip)
+
+    def _skipped(self, way: Way, columns: Sequence[Column]) -> frozenset[Pair]:
+        """Pairs put off, by the place of their class in these."""
+        place = {column.name: index for index, column in enumerate(columns)}
+        return frozenset((row, place[name]) for row, name in self._put_off.get(way, ()) if name in place)
 
     def estimate(self, column: int | None = None) -> Estimate | None:
         """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough."""
-        return estimate_missing(self.audit, self._columns, column, self._put_off)
+        columns = self._columns
+        return estimate_missing(self.audit, columns, column, self._skipped("audit", columns))
 
     def precision(self, at_least: float = 0.5) -> Precision | None:
         """Share of right ones among pairs of at least this probability, by the audit; None until it has answers enough.
@@ -142,23 +170,30 @@ class ReviewModel:
         Args:
             at_least: Probability as it was when the audit was drawn.
         """
-        return estimate_precision(self.audit, self._columns, at_least, self._put_off)
+        columns = self._columns
+        return estimate_precision(self.audit, columns, at_least, self._skipped("audit", columns))
 
     def advice(self) -> str:
-        """Whether to go on, and what is left, in a sentence or two."""
+        """Whether to go on, and what is left, in a sentence or two; by learned classes, as others have but an order."""
         columns = self._columns
         if not columns:
             return "Choose a few photos that share something, and name it: it is then found in all the others."
-        asked = choose("likeliest", columns, self.audit, 50, None, self._put_off)
-        if not asked:
+        if not choose("likeliest", columns, self.audit, 1, None, self._skipped("likeliest", columns)):
             return "Nothing is left to ask."
+        learned = [column for column in columns if column.learned]
+        if not learned:
+            return "Accept and reject some photos: then it can be told how many are missing."
+        asked = choose("likeliest", learned, self.audit, 50, None, self._skipped("likeliest", learned))
+        if not asked:
+            names = and_more([column.name for column in columns if not column.learned])
+            return f"Tags that could be learned have nothing left to ask. Accept and reject some photos of {names}."
         found = self.estimate()
         right = sum(question.probability for question in asked)
         right = right if found is None else min(right, found.missing)
         text = f"Of the next {len(asked)} about {right:.0f} will be right"
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
-            left = sum(column.missing for column in columns)
+            left = sum(column.missing for column in learned)
             return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: the audit can check."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
@@ -224,7 +259,7 @@ class ReviewModel:
     def start_audit(self) -> None:
         """Draw a new audit from what is unknown now, classes added since the last one included."""
         with self._writing:
-            self.audit = draw_audit(self._columns, self._seed)
+            self.audit = draw_audit(self._columns, self._seed, DRAWS, self.audit.number + 1)
 
     def scores(self, features: FeatureRows) -> npt.NDArray[np.float32]:
         """Scores B×C of new photos by the labels as they are now."""
