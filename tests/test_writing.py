@@ -10,7 +10,7 @@ from PIL import Image
 
 from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
-from positively.data.writing import write_table
+from positively.data.writing import check_tag, write_table
 from positively.errors import TableError
 
 CHANGES = {("a.jpg", "dog"): 1, ("b.jpg", "cat"): -1, ("c.jpg", "cat"): -1, ("c.jpg", "zebra"): 1, ("d.jpg", "dog"): 0}
@@ -137,3 +137,30 @@ def test_the_table_itself_and_unknown_formats_are_refused(photos):
     with pytest.raises(TableError, match="holds ';'"):
         write_table(photos / "o.csv", table, {("a.jpg", "a;b"): 1}, source=source, options=ReadOptions())
     assert source.read_text() == SHAPES["tags"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "refused", "taken"),
+    [
+        ("tags", ["a;b", "", " \t", "nan", "\0", "x\x07y", "\ud800"], ["salt, pepper", "a|b"]),
+        ("commas", ["salt, pepper", "<NA>"], ["salt and pepper"]),
+        ("lists", ["None"], ["salt, pepper", "a;b"]),
+        ("classes", ["By", "image", "Unnamed: 0"], ["salt, pepper", "a;b"]),
+        (None, ["\x1b"], ["a;b"]),
+    ],
+)
+def test_a_new_tag_is_cleaned_and_refused_where_it_could_not_be_read_back(photos, shape, refused, taken):
+    source = None if shape is None else photos / "tags.csv"
+    if source is not None:
+        source.write_text(SHAPES[shape])
+    assert check_tag("  hot \t dog ", source, ReadOptions()) == "hot dog"
+    for name in taken:
+        assert check_tag(name, source, ReadOptions()) == name
+    for name in refused:
+        with pytest.raises(TableError):
+            check_tag(name, source, ReadOptions())
+
+
+def test_the_separator_that_was_given_decides_about_a_new_tag(photos):
+    with pytest.raises(TableError, match="holds '/', which separates"):
+        check_tag("a/b", None, ReadOptions(separator="/"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from positively.data.cells import EMPTY_IN_PANDAS, TagSyntax, find_syntax, state_code
 from positively.data.columns import Layout, find_layout
 from positively.data.dialect import RawTable, find_delimiter, read_raw_text, read_text
-from positively.data.names import read_aliases, same
+from positively.data.names import clean, read_aliases, same
 from positively.data.options import ReadOptions
 from positively.data.parquet import is_parquet, read_raw_parquet
 from positively.data.places import locate
@@ -34,6 +35,42 @@ def check_writable(out: Path, source: str | Path | None = None) -> None:
         raise TableError(f"{out}: the ending says the format, {', '.join(WRITABLE[:-1])} or {WRITABLE[-1]}.")
     if source is not None and out.exists() and Path(source).exists() and out.samefile(source):
         raise TableError(f"{out}: that is the table itself, which stays as it is. Name another file.")
+
+
+def check_tag(name: str, source: Path | None, options: ReadOptions) -> str:
+    """Clean the name of a new tag, and refuse one that could not be read back from the table it goes into.
+
+    Args:
+        name: As somebody typed it.
+        source: The file the table was read from; COCO, VOC and bare folders have no syntax of their own.
+        options: How it was read.
+    """
+    tag = clean(name)
+    if not tag:
+        raise TableError("A tag needs a name: this one is empty.")
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in tag):
+        raise TableError(f"The tag {tag!a} holds a character that no table can hold. Leave it out.")
+    if tag in EMPTY_IN_PANDAS:
+        raise TableError(f"'{tag}' is what pandas writes for an empty cell, and would be read as no tag. Rename it.")
+    separator = options.separator
+    if source is not None and is_table(source):
+        sheet = _Sheet.read(source, options)
+        others = {same(column) for place, column in enumerate(sheet.columns) if place not in sheet.layout.classes}
+        if sheet.layout.classes and (same(tag) in others or tag.startswith("Unnamed: ")):
+            raise TableError(f"A column '{tag}' would not be read as a tag in {source.name}. Rename the tag.")
+        separator = None if sheet.layout.classes else sheet.separator
+    if separator is not None and separator in tag:
+        raise TableError(_torn(tag, separator))
+    return tag
+
+
+def is_table(source: Path) -> bool:
+    """Whether tags came from a file that can be written again in its own shape."""
+    return source.is_file() and source.suffix.lower() != ".json"
+
+
+def _torn(tag: str, separator: str) -> str:
+    return f"The tag '{tag}' holds '{separator}', which separates tags in this table. Rename it."
 
 
 def write_table(
@@ -57,8 +94,7 @@ def write_table(
     """
     check_writable(out, source)
     path = None if source is None else Path(source)
-    is_table = path is not None and path.is_file() and path.suffix.lower() != ".json"
-    sheet = _Sheet.read(path, options) if is_table and path is not None else _Sheet.of(table)
+    sheet = _Sheet.read(path, options) if path is not None and is_table(path) else _Sheet.of(table)
     sheet.change(changes, table.root, column)
     sheet.write(out)
 
@@ -113,6 +149,11 @@ class _Sheet:
             aliases = read_aliases(Path(options.aliases))
             sheet.key = lambda name: same(aliases.get(same(name), name))
         return sheet
+
+    @property
+    def separator(self) -> str | None:
+        """What stands between two tags of a cell, or would; None where that is no character."""
+        return ";" if self.syntax.one_a_cell and not self.is_long else self.syntax.separator
 
     def _text(self) -> list[list[str]]:
         """Rows of text, whatever the cells are."""
@@ -187,9 +228,7 @@ class _Sheet:
             separator = self.syntax.separator or ";"
             torn = next((tag for tag in tags if separator in tag), None)
             if torn is not None:
-                raise TableError(
-                    f"The tag '{torn}' holds '{separator}', which separates tags in this table. Rename it."
-                )
+                raise TableError(_torn(torn, separator))
             self.rows[row][column] = separator.join(tags)
 
     def _holds_lists(self, column: int) -> bool:
