@@ -281,10 +281,11 @@ def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options
     difference.eliminate_zeros()
     pairs = set(zip(rows.tolist(), columns.tolist(), strict=True))
     for row, column in zip(difference.row.tolist(), difference.col.tolist(), strict=True):
+        if column >= len(table.classes) and (row, column) not in pairs:
+            continue  # nobody said anything about the new tag here
         is_state, was_state = int(found[row, column]) + blank, int(expected[row, column]) + blank
-        is_new = column >= len(table.classes) and (row, column) not in pairs  # nobody said anything about it
-        if is_new or (not sheet.is_file and was_state == UNKNOWN and is_state == blank):
-            continue
+        if not sheet.is_file and was_state == UNKNOWN and is_state == blank:
+            continue  # beside complete tags, image,tags,absent has no word for it
         names = [LabelState(state).name.lower() for state in (is_state, was_state)]
         return (
             f"'{classes[column]}' of image '{table.images[row]}' would be read back as {names[0]}, and is {names[1]}: "
