@@ -54,11 +54,13 @@ class Sheet:
     @classmethod
     def of(cls, table: LabelTable, options: ReadOptions) -> Sheet:
         """What only lists tags: image, tags, absent."""
-        rows = []
+        listed, rows = table.offsets.sorted_indices(), []
         for number, image in enumerate(table.images):
-            states = table.states([number])[0]
-            there, absent = (Tags(table.classes[c] for c in (states == state).nonzero()[0]) for state in (1, -1))
-            rows.append(Row([image, there, absent if table.blank == UNKNOWN else Tags()], number))
+            part = slice(listed.indptr[number], listed.indptr[number + 1])
+            pairs = list(zip(listed.indices[part].tolist(), (listed.data[part] + table.blank).tolist(), strict=True))
+            # What equals the blank state is not listed: beside complete tags, nothing is called absent.
+            there, absent = (Tags(table.classes[c] for c, s in pairs if s == state) for state in (POSITIVE, NEGATIVE))
+            rows.append(Row([image, there, absent], number))
         return cls(["image", "tags", "absent"], rows, Layout(0, 1, 2), options)
 
     @classmethod
