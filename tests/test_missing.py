@@ -343,6 +343,56 @@ def test_a_folder_with_other_files_is_refused_before_anything_is_computed(table,
         MissingFolder(tmp_path / "mine" / "letter.txt")
 
 
+def found_by_anybody():
+    rng = np.random.default_rng(0)
+    truth = rng.random((300, 3)) < 0.2
+    states = (truth & (rng.random(truth.shape) < 0.5)).astype(int)
+    return po.find_missing(np.clip(truth * 0.6 + rng.random(truth.shape) * 0.4, 0, 1), states)
+
+
+@pytest.mark.parametrize("summary", ['{"mine": 1}', "[]", "not json"])
+def test_a_summary_of_somebody_else_does_not_make_a_folder_ours(tmp_path, summary):
+    (tmp_path / "summary.json").write_text(summary)
+    with pytest.raises(FileError, match="holds other files"):
+        MissingFolder(tmp_path)
+
+
+def test_in_a_folder_of_ours_the_files_of_others_stay(tmp_path):
+    found = found_by_anybody()
+    MissingFolder(tmp_path).write(found, "parquet", {})
+    (tmp_path / "letter.txt").write_text("dear")
+    MissingFolder(tmp_path).write(found, "csv", {})
+    assert {file.name for file in tmp_path.iterdir()} == {
+        *("classes.csv", "missing.csv", "wrong.csv", "summary.json", "letter.txt")
+    }
+    (tmp_path / "missing.parquet").write_text("precious")
+    with pytest.raises(FileError, match="holds other files"):
+        MissingFolder(tmp_path)
+    assert (tmp_path / "missing.parquet").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["classes.csv", "missing.csv", "tags.csv"])
+def test_the_table_takes_no_place_of_another_file(found, tags, table, tmp_path, name):
+    source, out = table.with_name(name), tmp_path / "out"
+    table.rename(source)
+    read, _ = read_labels(source, ReadOptions(images=str(tags.root), verify=False))
+    MissingFolder(out).write(found, "csv", {})
+    (out / "tags.csv").write_text("somebody else's")
+    before = (out / "classes.csv").read_text()
+    options = ReadOptions(images=str(tags.root))
+    for _ in range(2):  # the second time the file is ours
+        written, count = MissingFolder(out).write_tags(found, read, source, options, 0.9, accept=False)
+        assert written == out / f"{source.stem}.tagged.csv" and count == (np.round(found.values, 4) >= 0.9).sum()
+    assert (out / "classes.csv").read_text() == before and (out / "tags.csv").read_text() == "somebody else's"
+
+
+def test_accepting_from_zero_on_accepts_everything(place, tags, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["missing", "tags.csv", *words(place, tags, "--accept-above", "0")]) == 0
+    listed = (tmp_path / "tags-missing" / "missing.csv").read_text().count("\n") - 1
+    assert f"the table with {listed:,} tags more, among the others" in capsys.readouterr().out
+
+
 def test_the_command_takes_a_run(place, tags, table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "tags.csv", *words(place, tags, "--out", "run")]) == 0

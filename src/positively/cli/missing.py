@@ -75,7 +75,8 @@ def main(arguments: list[str]) -> int:
     files = folder.write(found, values.format, {"source": str(source)})
     print(f"\n{found}\n\n{_first(found)}\n")
     if table is not None and read_from is not None:
-        accept, above = values.accept_above is not None, values.accept_above or _LIKELY
+        accept = values.accept_above is not None
+        above = values.accept_above if accept else _LIKELY
         out, count = folder.write_tags(found, table, read_from, reading, above, accept)
         files.append(out)
         where = "among the others" if accept else "in a column of their own, 'missing'"

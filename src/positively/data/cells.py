@@ -40,6 +40,11 @@ class TagSyntax:
     separator: str | None = None
     """What stands between two tags, where that is a character."""
 
+    @property
+    def is_list(self) -> bool:
+        """Whether each cell is written as a list."""
+        return self.separator is None and not self.one_a_cell
+
 
 def state_code(cell: str) -> Code | None:
     """Read the cell of a class: 1, 0, −1, blank and their other spellings; None if it is something else.

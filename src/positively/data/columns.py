@@ -21,7 +21,7 @@ _TAG_NAMES = (
     *("tags", "tag", "labels", "label", "classes", "class", "categories", "category", "keywords", "keyword"),
     *("label_name", "labelname", "class_name", "tag_name"),
 )
-_ABSENT_NAMES = (
+ABSENT_NAMES = (
     *("absent", "absences", "negative", "negatives", "not", "negative_labels", "negative_tags", "absent_tags"),
     *("absent_labels", "verified_absent"),
 )
@@ -151,7 +151,7 @@ class _Finder:
         return next((i for i in self._named(_SPLIT_NAMES) if self.columns[i].names_a_split), None)
 
     def _find_absent(self) -> int | None:
-        return next((i for i in self._named(_ABSENT_NAMES) if not self.columns[i].is_states), None)
+        return next((i for i in self._named(ABSENT_NAMES) if not self.columns[i].is_states), None)
 
     def _find_tags(self) -> int | None:
         named = [i for i in self.free if not self.columns[i].is_nameless]

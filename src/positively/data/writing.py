@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from positively.data.cells import EMPTY_IN_PANDAS, TagSyntax, find_syntax, state_code
-from positively.data.columns import Layout, find_layout
-from positively.data.dialect import RawTable, find_delimiter, read_raw_text, read_text
-from positively.data.names import read_aliases, same
+import numpy as np
+from scipy import sparse
+
+from positively.data.cells import EMPTY_IN_PANDAS, state_code
+from positively.data.columns import ABSENT_NAMES
+from positively.data.names import clean, same
 from positively.data.options import ReadOptions
-from positively.data.parquet import is_parquet, read_raw_parquet
-from positively.data.places import locate
-from positively.data.records import read_records
-from positively.errors import TableError, option
-from positively.files import write_text, write_with
+from positively.data.places import locate, tidy
+from positively.data.sheet import Cell, Row, Sheet, Tags, torn_tag
+from positively.data.table import read_table
+from positively.errors import PositivelyError, TableError
+from positively.files import write_with
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
 
 Changes = Mapping[tuple[str, str], int]
@@ -36,6 +36,47 @@ def check_writable(out: Path, source: str | Path | None = None) -> None:
         raise TableError(f"{out}: that is the table itself, which stays as it is. Name another file.")
 
 
+def check_tag(name: str, source: Path | None, options: ReadOptions) -> str:
+    """Clean the name of a new tag, and refuse one that could not be read back from the table it goes into.
+
+    Args:
+        name: As somebody typed it.
+        source: The file the table was read from; COCO, VOC and bare folders have no syntax of their own.
+        options: How it was read.
+    """
+    tag = clean(name)
+    _check_letters(tag)
+    separator = options.separator
+    if source is not None and is_table(source):
+        sheet = Sheet.read(source, options)
+        separator = sheet.separator
+        if sheet.layout.classes:
+            _check_column(sheet, tag)
+    if separator is not None and separator in tag:
+        raise TableError(torn_tag(tag, separator))
+    return tag
+
+
+def _check_letters(tag: str) -> None:
+    if not tag:
+        raise TableError("A tag needs a name: this one is empty.")
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in tag):
+        raise TableError(f"The tag {tag!a} holds a character that no table can hold. Leave it out.")
+    if tag in EMPTY_IN_PANDAS:
+        raise TableError(f"'{tag}' is what pandas writes for an empty cell, and would be read as no tag. Rename it.")
+
+
+def _check_column(sheet: Sheet, tag: str) -> None:
+    others = {same(column) for place, column in enumerate(sheet.columns) if place not in sheet.layout.classes}
+    if same(tag) in others or tag.startswith("Unnamed: "):
+        raise TableError(f"A column '{tag}' would not be read as a tag in this table. Rename the tag.")
+
+
+def is_table(source: Path) -> bool:
+    """Whether tags came from a file that can be written again in its own shape."""
+    return source.is_file() and source.suffix.lower() != ".json"
+
+
 def write_table(
     out: Path,
     table: LabelTable,
@@ -47,6 +88,8 @@ def write_table(
 ) -> None:
     """Write the file a table came from again, with changes; every other cell and column stays.
 
+    What was written is read back before it is moved into place, so that no label is lost in silence.
+
     Args:
         out: CSV, TSV or Parquet file; never the source itself.
         table: What was read from the source.
@@ -54,258 +97,206 @@ def write_table(
         source: The file the table was read from. COCO, VOC and bare folders are written as ``image,tags,absent``.
         options: How it was read.
         column: Name of a column for the added tags, in place of putting them among the others.
+
+    Raises:
+        TableError: The shape of the table has no way to say all of it; nothing is written then.
     """
     check_writable(out, source)
     path = None if source is None else Path(source)
-    is_table = path is not None and path.is_file() and path.suffix.lower() != ".json"
-    sheet = _Sheet.read(path, options) if is_table and path is not None else _Sheet.of(table)
-    sheet.change(changes, table.root, column)
-    sheet.write(out)
+    is_file = path is not None and is_table(path)
+    sheet = Sheet.read(path, options) if is_file and path is not None else Sheet.of(table, options)
+    known = set(map(sheet.key, table.classes))
+    for tag in {tag for _, tag in changes if sheet.key(tag) not in known}:
+        _check_letters(clean(tag))
+    _change(sheet, changes, table.root, column)
+    if not is_file:
+        options = ReadOptions(separator=options.separator, blank="negative" if table.blank == NEGATIVE else "unknown")
+    said = {pair: state for pair, state in changes.items() if column is None or state != POSITIVE}
+
+    def fill(temporary: Path) -> None:
+        sheet.write(temporary, out.suffix.lower())
+        wrong = _misread(temporary, sheet, table, said, options)
+        if wrong is not None:
+            raise TableError(f"{out}: {wrong.replace(temporary.name, out.name)} Nothing was written.")
+
+    write_with(out, fill)
 
 
-class _Sheet:
-    """A table as a person sees it: named columns, rows of cells, and which column is what."""
+def _change(sheet: Sheet, changes: Changes, root: Path, column: str | None) -> None:
+    """Put every change into the rows of its image."""
+    by_image: dict[str, dict[str, LabelState]] = defaultdict(dict)
+    for (image, tag), state in changes.items():
+        by_image[image][tag] = LabelState(state)
+    rows_of: dict[str, list[Row]] = {image: [] for image in by_image}
+    for row, name in zip(
+        sheet.rows, locate([tidy(str(r.cells[sheet.layout.image])) for r in sheet.rows], root), strict=True
+    ):
+        if name in rows_of:
+            rows_of[name].append(row)
+    lost = next((image for image, rows in rows_of.items() if not rows), None)
+    if lost is not None:
+        raise TableError(f"The image '{lost}' has a new tag, and no row in the table. Was the file changed meanwhile?")
+    parts = [(rows_of[image], states) for image, states in by_image.items()]
+    if column is not None:
+        sheet.own = sheet.add_column(column)
+    if sheet.layout.classes:
+        _change_classes(sheet, parts)
+    elif sheet.is_long:
+        _change_pairs(sheet, parts)
+    else:
+        _change_tags(sheet, parts)
 
-    def __init__(self, columns: list[str], rows: list[list[Any]], layout: Layout, raw: RawTable | None = None) -> None:
-        self.columns, self.rows, self.layout, self.raw = columns, rows, layout, raw
-        self.delimiter, self.has_header, self.is_long = ",", True, False
-        self.syntax: TagSyntax = find_syntax([], ";", pairs=False)
-        self.key: Callable[[str], str] = same
-        self.schema: Any = None
-        self.zero_is_unknown = True
 
-    @classmethod
-    def of(cls, table: LabelTable) -> _Sheet:
-        """What only lists tags: image, tags, absent."""
-        rows = []
-        for image, states in zip(table.images, (table.states([row])[0] for row in range(len(table))), strict=True):
-            cells = [";".join(table.classes[c] for c in (states == state).nonzero()[0]) for state in (1, -1)]
-            rows.append([image, cells[0], cells[1] if table.blank == UNKNOWN else ""])
-        return cls(["image", "tags", "absent"], rows, Layout(0, 1, 2))
+Parts = Sequence[tuple[list[Row], Mapping[str, LabelState]]]
+"""The rows of an image, with what is new of it."""
 
-    @classmethod
-    def read(cls, path: Path, options: ReadOptions) -> _Sheet:
-        """A file as it stands."""
-        parquet = is_parquet(path)
-        raw = read_raw_parquet(path) if parquet else read_raw_text(path)
-        layout = find_layout(raw, options)
-        sheet = cls(list(raw.columns), [list(cells) for _, cells in raw.rows()], layout, raw)
-        records = read_records(raw, layout, options)
-        sheet.is_long, sheet.has_header = records.is_long, raw.has_header
-        sheet.zero_is_unknown = options.zero == "unknown"
-        if not raw.has_header:  # a column more needs a header, and then all have names
-            roles = {layout.image: "image", layout.tags: "tags", layout.split: "split", layout.state: "state"}
-            sheet.columns = [roles.get(place, name) for place, name in enumerate(raw.columns)]
-        if parquet:
-            import pyarrow.parquet
 
-            arrow = pyarrow.parquet.read_table(path)
-            sheet.schema = arrow.schema
-            native = [part.to_pylist() for part in arrow.columns]
-            sheet.rows = [list(cells) for cells in zip(*native, strict=True)]
-        else:
-            sheet.delimiter = find_delimiter(read_text(path)[0])
-        if layout.tags is not None:
-            listed = [row[c] for row in sheet._text() for c in (layout.tags, layout.absent) if c is not None]
-            filled = [cell for cell in listed if cell.strip() not in EMPTY_IN_PANDAS]
-            sheet.syntax = find_syntax(filled, options.separator, pairs=layout.state is not None)
-        if options.aliases is not None:
-            aliases = read_aliases(Path(options.aliases))
-            sheet.key = lambda name: same(aliases.get(same(name), name))
-        return sheet
+def _add_own(sheet: Sheet, row: Row, states: Mapping[str, LabelState]) -> dict[str, LabelState]:
+    """Put the added tags into the column of their own, if there is one; returns the other changes."""
+    if sheet.own is None:
+        return dict(states)
+    row.cells[sheet.own] = Tags(_of(states, POSITIVE))
+    return {tag: state for tag, state in states.items() if state != POSITIVE}
 
-    def _text(self) -> list[list[str]]:
-        """Rows of text, whatever the cells are."""
-        return self.rows if self.schema is None else [cells for _, cells in self.raw.rows()] if self.raw else []
 
-    def change(self, changes: Changes, root: Path, column: str | None) -> None:
-        """Put every change into the row of its image."""
-        by_image: dict[str, dict[str, LabelState]] = defaultdict(dict)
-        for (image, tag), state in changes.items():
-            by_image[image][tag] = LabelState(state)
-        names = locate([str(row[self.layout.image]).strip().removeprefix("./") for row in self.rows], root)
-        rows_of: dict[str, list[int]] = defaultdict(list)
-        for row, name in enumerate(names):
-            if name is not None:
-                rows_of[name].append(row)
-        own = self._add_column(column) if column is not None else None
-        if self.layout.classes:
-            self._change_classes(by_image, rows_of, own)
-        elif self.is_long:
-            self._change_pairs(by_image, rows_of, own)
-        else:
-            self._change_tags(by_image, rows_of, own)
-
-    def _add_column(self, name: str, value: Any = "") -> int:
-        """A new last column, under a name that no other has."""
-        taken, number, free = {same(column) for column in self.columns}, 2, name
-        while same(free) in taken:
-            free, number = f"{name} {number}", number + 1
-        self.columns.append(free)
-        for row in self.rows:
-            row.append(value if self.schema is None else value or None)
-        return len(self.columns) - 1
-
-    def _change_tags(
-        self, by_image: Mapping[str, Mapping[str, LabelState]], rows_of: Mapping[str, list[int]], own: int | None
-    ) -> None:
-        tags, absent = self.layout.tags, self.layout.absent
-        assert tags is not None
-        if absent is None and any(NEGATIVE in states.values() for states in by_image.values()):
-            absent = self._add_column("absent")
-        for image, states in by_image.items():
-            for place, row in enumerate(rows_of.get(image, ())):  # the first row of an image takes what is new
-                added, rejected = _of(states, POSITIVE), _of(states, NEGATIVE)
-                gone = {self.key(tag) for tag in states}
-                self._set(row, tags, self._without(row, tags, gone), added if own is None and not place else [])
-                if absent is not None:
-                    self._set(row, absent, self._without(row, absent, gone), rejected if not place else [])
-                if own is not None and not place:
-                    self._set(row, own, [], added)
-
-    def _without(self, row: int, column: int, gone: set[str]) -> list[str]:
-        cell = self.rows[row][column]
-        tags = [str(tag) for tag in cell] if isinstance(cell, list) else self._split(cell)
-        return [tag for tag in tags if self.key(tag) not in gone]
-
-    def _split(self, cell: Any) -> list[str]:
-        text = "" if cell is None else str(cell).strip()
-        return [] if not text or text in EMPTY_IN_PANDAS else [tag.strip() for tag in self.syntax.split(text)]
-
-    def _set(self, row: int, column: int, old: list[str], new: list[str]) -> None:
-        """Tags of a cell; one that says the same as before stays to the letter."""
-        cell = self.rows[row][column]
-        if not new and old == ([str(tag) for tag in cell] if isinstance(cell, list) else self._split(cell)):
-            return
-        tags = [*old, *(tag for tag in new if self.key(tag) not in set(map(self.key, old)))]
-        is_list = isinstance(cell, list) or (self.schema is not None and self._holds_lists(column))
-        if is_list:
-            self.rows[row][column] = tags
-        elif self.syntax.separator is None and not self.syntax.one_a_cell:
-            self.rows[row][column] = json.dumps(tags, ensure_ascii=False) if tags else ""
-        else:
-            separator = self.syntax.separator or ";"
-            torn = next((tag for tag in tags if separator in tag), None)
-            if torn is not None:
-                raise TableError(
-                    f"The tag '{torn}' holds '{separator}', which separates tags in this table. Rename it."
-                )
-            self.rows[row][column] = separator.join(tags)
-
-    def _holds_lists(self, column: int) -> bool:
-        import pyarrow
-
-        kind = self.schema.field(column).type if column < len(self.schema) else None
-        return kind is not None and (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind))
-
-    def _change_classes(
-        self, by_image: Mapping[str, Mapping[str, LabelState]], rows_of: Mapping[str, list[int]], own: int | None
-    ) -> None:
-        place_of = {self.key(self.columns[column]): column for column in self.layout.classes}
-        texts = (_cell(cells[column]) for cells in self.rows for column in self.layout.classes)
-        marks = {POSITIVE: next((text for text in texts if state_code(text) == "positive"), "1"), UNKNOWN: ""}
-        marks[NEGATIVE] = "-1"
-        if self.zero_is_unknown and any(NEGATIVE in states.values() for states in by_image.values()):
-            # Beside −1, a 0 and a blank would look as if they meant different things: both say unknown.
-            for cells in self.rows:
-                for column in self.layout.classes:
-                    cells[column] = (
-                        self._native("", column) if state_code(_cell(cells[column])) == "zero" else cells[column]
-                    )
-        for image, states in by_image.items():
-            for tag, state in states.items():
-                if own is not None and state == POSITIVE:
+def _change_tags(sheet: Sheet, parts: Parts) -> None:
+    if sheet.layout.absent is None and sheet.options.blank == "unknown" and _says(parts, NEGATIVE):
+        place = sheet.add_column("absent", others=ABSENT_NAMES)
+        sheet.layout = replace(sheet.layout, absent=place)
+    columns = {POSITIVE: sheet.layout.tags, NEGATIVE: sheet.layout.absent}
+    for rows, all_states in parts:
+        states = _add_own(sheet, rows[0], all_states)
+        changed = {sheet.key(tag) for tag in states}
+        for row in rows:
+            for state, column in columns.items():
+                if column is None:
                     continue
-                if self.key(tag) not in place_of:
-                    place_of[self.key(tag)] = self._add_column(tag)
-                column = place_of[self.key(tag)]
-                for row in rows_of.get(image, ()):
-                    self.rows[row][column] = self._native(marks[state], column)
-            if own is not None and image in rows_of:
-                self._set(rows_of[image][0], own, [], _of(states, POSITIVE))
+                old = sheet.tags(row, column)
+                new = Tags(tag for tag in old if sheet.key(tag) not in changed)
+                new += _of(states, state) if row is rows[0] else []  # the first row of an image takes what is new
+                if new != old:
+                    row.cells[column] = new
 
-    def _native(self, mark: str, column: int) -> Any:
-        """A state in the type of its column."""
-        import pyarrow
 
-        if self.schema is None or column >= len(self.schema):
-            return mark
-        kind = self.schema.field(column).type
-        if not mark:
-            return None
-        if pyarrow.types.is_boolean(kind):
-            if mark == "-1":
-                raise TableError(
-                    f"The column '{self.columns[column]}' holds true and false, and has no mark for an absence that "
-                    f"was verified. Pass an {option('out')} that ends in .csv."
-                )
-            return True
-        number = -1 if mark == "-1" else 1
-        return number if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) else mark
+def _change_classes(sheet: Sheet, parts: Parts) -> None:
+    layout, options = sheet.layout, sheet.options
+    texts = (str(row.cells[column]) for row in sheet.rows for column in layout.classes)
+    sheet.marks[POSITIVE] = next((text for text in texts if state_code(text) == "positive"), "1")
+    parts = [(rows, _add_own(sheet, rows[0], states)) for rows, states in parts]
+    columns_of: dict[str, list[int]] = defaultdict(list)
+    for column in layout.classes:
+        columns_of[sheet.key(sheet.columns[column])].append(column)
+    new = {tag: sheet.key(tag) for _, states in parts for tag in states if sheet.key(tag) not in columns_of}
+    absent = _says(parts, NEGATIVE)
+    if options.zero == options.blank == "unknown" and (
+        absent or ("negative" in sheet.codes and (new or _says(parts, UNKNOWN)))
+    ):
+        # Beside −1, a 0 and a blank would look as if they meant different things: both say unknown.
+        zeros = {text for row in sheet.rows for c in layout.classes if state_code(text := str(row.cells[c])) == "zero"}
+        for row in sheet.rows:
+            for column in layout.classes:
+                row.cells[column] = UNKNOWN if row.cells[column] in zeros else row.cells[column]
+    for tag, key in new.items():
+        if key not in columns_of:
+            _check_column(sheet, tag)
+            columns_of[key] = [sheet.add_column(tag, UNKNOWN)]
+    for rows, states in parts:
+        for tag, state in states.items():
+            for row in rows:
+                for column in columns_of[sheet.key(tag)]:
+                    row.cells[column] = state
 
-    def _change_pairs(
-        self, by_image: Mapping[str, Mapping[str, LabelState]], rows_of: Mapping[str, list[int]], own: int | None
-    ) -> None:
-        tags, state_column = self.layout.tags, self.layout.state
-        assert tags is not None
-        if state_column is None and any(NEGATIVE in states.values() for states in by_image.values()):
-            state_column = self._add_column("state", "1")
-        gone: set[int] = set()
-        for image, states in by_image.items():
-            first = rows_of.get(image, [None])[0]
-            if first is None:
-                continue
-            keys = {self.key(tag) for tag in states}
-            gone |= {row for row in rows_of[image] if {self.key(t) for t in self._split(self.rows[row][tags])} & keys}
-            for tag, state in states.items():
-                if state == UNKNOWN:
+
+def _change_pairs(sheet: Sheet, parts: Parts) -> None:
+    """One pair a line: its state is changed where it stands, and a line is added where there is none."""
+    has_unknown = sheet.options.zero == "unknown"  # a 0 keeps the line, and the image with it
+    sheet.marks[UNKNOWN] = "0"
+    if sheet.layout.state is None and (_says(parts, NEGATIVE) or (_says(parts, UNKNOWN) and has_unknown)):
+        sheet.layout = replace(sheet.layout, state=sheet.add_column("state", POSITIVE))
+    tags, column = sheet.layout.tags, sheet.layout.state
+    assert tags is not None
+    for rows, states in parts:
+        for tag, state in states.items():
+            own = sheet.own is not None and state == POSITIVE
+            found = False
+            for row in () if own else rows:
+                others = Tags(other for other in sheet.tags(row, tags) if sheet.key(other) != sheet.key(tag))
+                if others == sheet.tags(row, tags):
                     continue
-                into = tags if own is None or state == NEGATIVE else own
-                shared = {self.layout.image, self.layout.split}
-                cells: list[Any] = [
-                    cell if column in shared else self._nothing for column, cell in enumerate(self.rows[first])
-                ]
-                cells[into] = tag
-                if state_column is not None:
-                    cells[state_column] = self._native("1" if state == POSITIVE else "-1", state_column)
-                self.rows.append(cells)
-        self.rows = [row for number, row in enumerate(self.rows) if number not in gone]
+                if others or (state == UNKNOWN and not has_unknown):
+                    row.cells[tags] = others
+                else:
+                    found = True
+                    if column is not None:
+                        row.cells[column] = state
+            if not found and (state != UNKNOWN or has_unknown):
+                shared = {sheet.layout.image, sheet.layout.split}
+                cells: list[Cell] = [cell if place in shared else None for place, cell in enumerate(rows[0].cells)]
+                cells[sheet.own if own and sheet.own is not None else tags] = Tags([tag])
+                if column is not None:
+                    cells[column] = state
+                sheet.rows.append(Row(cells, rows[0].origin))
+    sheet.rows = [row for row in sheet.rows if row.cells[tags] != []]  # what lost its last tag
 
-    @property
-    def _nothing(self) -> Any:
-        return "" if self.schema is None else None
 
-    def write(self, out: Path) -> None:
-        """Write all of it, in the format of the ending."""
-        if out.suffix.lower() == ".parquet":
-            self._write_parquet(out)
-            return
-        text = io.StringIO()
-        delimiter = "\t" if out.suffix.lower() == ".tsv" else self.delimiter
-        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        if self.has_header or self.raw is None or len(self.columns) > len(self.raw.columns):
-            writer.writerow(self.columns)
-        writer.writerows([_cell(cell) for cell in row] for row in self.rows)
-        write_text(out, text.getvalue())
-
-    def _write_parquet(self, out: Path) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        known = [] if self.schema is None else list(self.schema)
-        added = [pyarrow.field(name, pyarrow.string()) for name in self.columns[len(known) :]]
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
-        fields = known + added
-        arrays = [pyarrow.array(list(column), field.type) for column, field in zip(columns, fields, strict=True)]
-        table = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
-        write_with(out, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options: ReadOptions) -> str | None:
+    """Read a file back; returns what it does not say as it should, or None."""
+    row_of = {image: row for row, image in enumerate(table.images)}
+    column_of = {sheet.key(name): column for column, name in enumerate(table.classes)}
+    column_of |= {name: column for column, name in enumerate(table.classes)}
+    classes = list(table.classes)
+    for _, tag in said:
+        if tag not in column_of and sheet.key(tag) not in column_of:
+            column_of[sheet.key(tag)] = len(classes)
+            classes.append(clean(tag))
+    blank = int(table.blank)
+    rows = np.array([row_of[image] for image, _ in said], dtype=np.int64)
+    columns = np.array([column_of.get(tag, column_of.get(sheet.key(tag))) for _, tag in said], dtype=np.int64)
+    states = np.array(list(said.values()), dtype=np.int8)
+    expected = table.with_classes(classes).offsets.astype(np.int8)
+    if len(said):
+        steps = states - np.int8(blank) - np.asarray(expected[rows, columns]).reshape(-1).astype(np.int8)
+        expected = expected + sparse.csr_array((steps, (rows, columns)), shape=expected.shape)
+    if not (expected.data == POSITIVE - blank).any():
+        return None  # a table without any tag is refused by the reader, and right as it is
+    reading = replace(
+        options,
+        images=str(table.root),
+        verify=False,
+        skip_missing=True,
+        unknown_tags="ignore",
+        min_count=1,
+        classes=None,
+    )
+    try:
+        again, _ = read_table(path, reading, classes)
+    except PositivelyError as error:
+        return f"the table could not be read back: {error.message}"
+    place_of = {image: place for place, image in enumerate(again.images)}
+    # An image without a line says as much as one whose cells are blank.
+    nothing = sparse.csr_array((1, len(classes)), dtype=np.int8)
+    padded = sparse.csr_array(sparse.vstack([again.offsets, nothing], format="csr"))
+    found = padded[np.array([place_of.get(image, len(again)) for image in table.images], dtype=np.int64)]
+    difference = sparse.coo_array(found - expected)
+    difference.eliminate_zeros()
+    pairs = set(zip(rows.tolist(), columns.tolist(), strict=True))
+    for row, column in zip(difference.row.tolist(), difference.col.tolist(), strict=True):
+        if column >= len(table.classes) and (row, column) not in pairs:
+            continue  # nobody said anything about the new tag here
+        is_state, was_state = int(found[row, column]) + blank, int(expected[row, column]) + blank
+        if not sheet.is_file and was_state == UNKNOWN and is_state == blank:
+            continue  # beside complete tags, image,tags,absent has no word for it
+        names = [LabelState(state).name.lower() for state in (is_state, was_state)]
+        return (
+            f"'{classes[column]}' of image '{table.images[row]}' would be read back as {names[0]}, and is {names[1]}: "
+            "the shape of the table cannot say so."
+        )
+    return None
 
 
 def _of(states: Mapping[str, LabelState], wanted: LabelState) -> list[str]:
     return [tag for tag, state in states.items() if state == wanted]
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+def _says(parts: Parts, wanted: LabelState) -> bool:
+    return any(wanted in states.values() for _, states in parts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,17 +24,21 @@ SUMMARY = "summary.json"
 COLUMN = "missing"
 """Column of the written table that holds the tags which are probably missing."""
 _ROWS_AT_ONCE = 100_000
+_MARK = "positively missing"
+_NAMES = ("missing", "wrong", "classes")
+_LISTS = {f"{name}.{form}" for name in _NAMES for form in ("csv", "parquet")}
 
 
 class MissingFolder:
-    """A folder of our own: nobody else's files are ever written over."""
+    """A folder of our own: its summary is marked and lists our files, and nobody else's are ever written over."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise FileError(f"{self.path} is a file. Pass another folder with {option('out', 'DIR')}.")
-        foreign = self.path.exists() and not (self.path / SUMMARY).exists()
-        if foreign and any(p.name != "folds" and not is_temporary(p) for p in self.path.iterdir()):
+        self._summary = _read_summary(self.path / SUMMARY)
+        there = {p.name for p in self.path.iterdir() if not is_temporary(p)} if self.path.exists() else set()
+        if there - {"folds"} if not self._summary else there & _LISTS - self._files:
             raise FileError(f"{self.path} holds other files. Pass another folder with {option('out', 'DIR')}.")
 
     @property
@@ -40,9 +46,21 @@ class MissingFolder:
         """Where the scores of finished folds wait for the others."""
         return self.path / "folds"
 
+    @property
+    def _files(self) -> set[str]:
+        """Names of the files that this folder's summary lists."""
+        return {name for name in self._summary.get("files", ()) if isinstance(name, str)}
+
+    def _list(self, files: set[str]) -> None:
+        self._summary |= {"written_by": _MARK, "files": sorted(files)}
+        write_json(self.path / SUMMARY, self._summary)
+
     def write(self, found: MissingTags, form: Format, summary: dict[str, Any]) -> list[Path]:
         """Write the lists and the counts; returns their files."""
-        write_json(self.path / SUMMARY, {**summary, **describe(found)})
+        names = {f"{name}.{form}" for name in _NAMES}
+        stale = self._files & _LISTS - names  # of an earlier call: they would contradict the new ones
+        earlier, self._summary = self._files, {"written_by": _MARK, **summary, **describe(found)}
+        self._list(earlier | names)  # before they are written: what a kill leaves behind is ours too
         suggested: dict[str, Any] = {"probability": found.values, "expected_precision": found.expected_precision}
         counts = found.counts
         classes: dict[str, Any] = {
@@ -57,9 +75,9 @@ class MissingFolder:
             self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values})),
             self._write(f"classes.{form}", iter([classes])),
         ]
-        for other in {"csv", "parquet"} - {form}:  # of an earlier call: they would contradict the new ones
-            for file in files:
-                file.with_suffix(f".{other}").unlink(missing_ok=True)
+        for name in stale:
+            (self.path / name).unlink(missing_ok=True)
+        self._list(self._files - stale)
         return files
 
     def write_tags(
@@ -70,15 +88,22 @@ class MissingFolder:
         Returns:
             The file, and how many tags were added.
         """
-        count = int((_rounded(found.values) >= above).sum())  # by the probabilities as the list shows them
-        rows, columns = found.rows[:count].tolist(), found.columns[:count].tolist()
+        total = int((_rounded(found.values) >= above).sum())  # by the probabilities as the list shows them
+        rows, columns = found.rows[:total].tolist(), found.columns[:total].tolist()
         added = {
             (found.images[row], found.classes[column]): int(POSITIVE) for row, column in zip(rows, columns, strict=True)
         }
         is_table = source.is_file() and source.suffix.lower() in WRITABLE
-        out = self.path / (source.name if is_table else f"{source.stem or 'tags'}.csv")
+        out = self._free(source.stem or "tags", source.suffix if is_table else ".csv")
+        self._list(self._files | {out.name})
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
-        return out, count
+        return out, total
+
+    def _free(self, stem: str, suffix: str) -> Path:
+        """Place for the table: not that of a list, nor of a file that somebody else put there."""
+        names = chain([f"{stem}{suffix}", f"{stem}.tagged{suffix}"], (f"{stem}.tagged-{n}{suffix}" for n in count(2)))
+        places = (self.path / name for name in names if name not in _LISTS | {SUMMARY})
+        return next(place for place in places if place.name in self._files or not place.exists())
 
     def _write(self, name: str, parts: Iterator[dict[str, Any]]) -> Path:
         import pyarrow
@@ -100,6 +125,15 @@ class MissingFolder:
 
         write_with(self.path / name, fill)
         return self.path / name
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    """The summary of a folder that we wrote; empty for anything else."""
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return summary if isinstance(summary, dict) and summary.get("written_by") == _MARK else {}
 
 
 def describe(found: MissingTags) -> dict[str, Any]:
