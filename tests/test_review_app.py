@@ -20,6 +20,7 @@ from PIL import Image
 from positively.app.opening import open_reviewable
 from positively.app.pictures import LARGE, THUMBNAIL, Pictures
 from positively.app.serving import listen
+from positively.app.session import ReviewSession
 from positively.app.store import DecisionStore, default_place
 from positively.cli import main
 from positively.data.options import ReadOptions
@@ -60,6 +61,20 @@ def table_of(*names, source="tags.csv"):
     table = LabelTable.from_positives(names, ["cat", "dog"], [[] for _ in names])
     object.__setattr__(table, "source", source)
     return table
+
+
+def separable(classes=2, count=300):
+    """A table whose tags its features tell well, half of them known, and the truth with one tag more."""
+    generator = np.random.default_rng(0)
+    truth = generator.random((count, classes + 1)) < 0.2
+    features = np.maximum(generator.normal(size=(count, 64)) + 2 * truth @ generator.normal(size=(classes + 1, 64)), 0)
+    states = truth[:, :classes] & (generator.random((count, classes)) < 0.5)
+    images, names = [f"{row}.jpg" for row in range(count)], ["Dog", "cat", "cow", "hen"][:classes]
+    return LabelTable.from_states(images, names, states.astype(np.int8)), features.astype(np.float32), truth
+
+
+def session_of(path, table, features):
+    return ReviewSession(table, features, DecisionStore(path, table), landmarks=100)
 
 
 # The store
@@ -300,6 +315,36 @@ def test_a_new_tag_from_three_photos_is_found_in_the_others(client, opened, tabl
     again.session.undo()
     assert again.session.undo()[0] == "the new tag crimson"
     assert sorted(again.session.model.classes) == sorted(tables[0].classes) and again.session.undo() is None
+    again.close()
+
+
+def test_a_restart_forgets_nothing_of_a_new_tag(tmp_path):
+    table, features, truth = separable()
+    path = tmp_path / "x.review.sqlite"
+    session = session_of(path, table, features)
+    session.add_tag("new", np.flatnonzero(truth[:, 2])[:3].tolist())
+    session.add_tag("odd", [1, 2, 3])
+    for way in ["likeliest"] * 30 + ["teaching"] * 30:
+        (question,) = session.model.ask(way, 1, column=2)
+        session.decide([(question.row, "new")], 1 if truth[question.row, 2] else -1, way)
+    session.decide([(1, "odd"), (2, "odd"), (4, "odd")], -1, "hand")
+    session.decide([(3, "odd")], 0, "hand")
+    session.model.renew()
+    before, likely = session.model.overview(), [session.model.probabilities(column) for column in range(4)]
+    assert before[2].learned
+    session.close()
+    again = session_of(path, table, features)
+    assert again.model.classes == ["Dog", "cat", "new", "odd"]
+    assert again.model.states(3)[[1, 2, 3, 4]].tolist() == [-1, -1, 0, -1]
+    for _ in range(2):  # at once, and renewed
+        after = again.model.overview()
+        assert [(tag.accepted, tag.rejected, tag.learned) for tag in after] == [
+            (tag.accepted, tag.rejected, tag.learned) for tag in before
+        ]
+        # How much each rejection taught is found anew, by what is known now.
+        for column in range(4):
+            assert np.abs(again.model.probabilities(column) - likely[column]).mean() < 0.02
+        again.model.renew()
     again.close()
 
 

@@ -57,16 +57,19 @@ class ReviewSession:
 
     def _replay(self) -> None:
         """Tell the model what was decided before this process began."""
+        for action in self.tally.actions:
+            for new in {tag: None for _, tag, state in action.decisions if state > 0 and tag not in self.model.classes}:
+                # What a tag was made from is no answer; all that came later is.
+                rows = [self.row_of[image] for image, tag, _ in action.decisions if tag == new and image in self.row_of]
+                self.model.add_class(new, rows)
         decided = {
             (self.row_of[image], tag): state
             for (image, tag), state in self.tally.states().items()
-            if image in self.row_of and state
+            if image in self.row_of and tag in self.model.classes
         }
-        for tag in dict.fromkeys(tag for _, tag in decided):
-            rows = [row for (row, other), state in decided.items() if other == tag and state > 0]
-            if tag not in self.model.classes and rows:
-                self.model.add_class(tag, rows)
-        self._tell({pair: state for pair, state in decided.items() if pair[1] in self.model.classes})
+        self._tell(decided)
+        if any(decided.values()):
+            self.model.renew()
 
     def _restore_audit(self) -> None:
         """Go on with the draws of an earlier session; for other photos or tags they are drawn anew."""
