@@ -73,15 +73,17 @@ class ReviewSession:
 
     def _replay(self) -> None:
         """Tell the model what was decided before this process began."""
+        there = set(self.model.classes)
         for action in self.tally.actions:
-            for new in {tag: None for _, tag, state in action.decisions if state > 0 and tag not in self.model.classes}:
+            for new in sorted({tag for _, tag, state in action.decisions if state > 0} - there):
                 # What a tag was made from is no answer; all that came later is.
                 rows = [self.row_of[image] for image, tag, _ in action.decisions if tag == new and image in self.row_of]
                 self.model.add_class(new, rows)
+                there.add(new)
         decided = {
             (self.row_of[image], tag): state
             for (image, tag), state in self.tally.states().items()
-            if image in self.row_of and tag in self.model.classes
+            if image in self.row_of and tag in there
         }
         self._tell(decided)
         if any(decided.values()):
