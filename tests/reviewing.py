@@ -61,13 +61,13 @@ class Opened:
             table, _ = read_labels(source, self.options)
             table, features = frozen_features(table, config(place))
         self.store = DecisionStore(default_place(source), table)
-        self.session = ReviewSession(table, features, self.store, **model)
+        self.session = ReviewSession(table, features, self.store, source, self.options, **model)
         self.guard = Guard("127.0.0.1", port)
         self.app = create_app(self.session, self.guard, self.export)
 
     def export(self):
         out = free_export(self.source, self.store)
-        return out, export_table(out, self.source, self.session.table, self.options, self.store, self.session.tally)
+        return out, export_table(out, self.source, self.session.table, self.options, self.store, self.session.decided())
 
     def close(self):
         self.session.close()

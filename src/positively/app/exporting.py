@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
 from positively.app.store import DecisionStore
-from positively.app.tally import Tally
 from positively.data.options import ReadOptions
 from positively.data.writing import WRITABLE, write_table
 from positively.errors import ConfigError, option
@@ -33,9 +33,14 @@ def free_export(source: Path, store: DecisionStore) -> Path:
 
 
 def export_table(
-    out: Path, source: Path, table: LabelTable, options: ReadOptions, store: DecisionStore, tally: Tally
+    out: Path,
+    source: Path,
+    table: LabelTable,
+    options: ReadOptions,
+    store: DecisionStore,
+    decided: Mapping[tuple[str, str], int],
 ) -> int:
-    """Write the table with what was decided.
+    """Write the table with what was decided of images and tags.
 
     Returns:
         How many labels differ from the original.
@@ -49,7 +54,7 @@ def export_table(
     columns = {tag: column for column, tag in enumerate(table.classes)}
     changes = {
         (image, tag): state
-        for (image, tag), state in tally.states().items()
+        for (image, tag), state in decided.items()
         if state and image in rows and not _is_recorded(table, rows[image], columns.get(tag), state)
     }
     write_table(out, table, changes, source=None if source.is_dir() else source, options=options)

@@ -67,7 +67,7 @@ class Guard:
         if not self._is_own(request.headers.get("host", "")):
             return "This review answers at the address it printed, and under no other name."
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers["host"]:
+        if origin is not None and origin != f"http://{request.headers['host']}":
             return "Another site asked. The review answers its own page alone."
         is_page = request.url.path == "/" and request.method == "GET"
         in_address = is_page and self._is_token(request.query_params.get("token"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
@@ -63,7 +64,7 @@ class AnswerRequest(BaseModel):
 
     pairs: Annotated[list[tuple[Row, str]], Field(min_length=1, max_length=1000)]
     state: Literal[1, 0, -1]
-    way: Literal["likeliest", "photo", "teaching", "audit", "hand"]
+    way: Literal["likeliest", "photo", "teaching", "audit", "hand", "skip"]
     only_open: bool = False
 
 
@@ -85,6 +86,7 @@ def create_app(session: ReviewSession, guard: Guard, export: Callable[[], tuple[
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(guard)
     app.add_exception_handler(PositivelyError, _as_sentence)
+    app.add_exception_handler(RequestValidationError, _as_mistake)
     _add_page(app)
     _add_photos(app, Pictures(session.table.paths))
     _add_reads(app, session)
@@ -156,8 +158,8 @@ def _add_reads(app: FastAPI, session: ReviewSession) -> None:
     @app.post("/api/questions")
     def questions(asked: QuestionsRequest) -> dict[str, Any]:
         with session.lock:
-            items = views.questions(session, asked.way, asked.count, asked.exclude)
-        return {"version": session.version, "items": with_shapes(items)}
+            version, items = session.version, views.questions(session, asked.way, asked.count, asked.exclude)
+        return {"version": version, "items": with_shapes(items)}
 
     @app.post("/api/browse")
     def browse(asked: BrowseRequest) -> dict[str, Any]:
@@ -196,3 +198,10 @@ def _add_writes(app: FastAPI, session: ReviewSession, export: Callable[[], tuple
 def _as_sentence(_: Request, error: Exception) -> Response:
     message = error.message if isinstance(error, PositivelyError) else str(error)
     return JSONResponse({"error": in_shell(message)}, status_code=400)
+
+
+def _as_mistake(_: Request, error: Exception) -> Response:
+    """What is wrong with a request, without repeating it: half a character in it could not be sent back."""
+    found = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": str(error)}
+    place = ".".join(map(str, found["loc"]))
+    return JSONResponse({"error": f"That could not be understood: {place}: {found['msg']}."}, status_code=422)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -11,8 +13,11 @@ import numpy.typing as npt
 
 from positively.app.browsing import diverse_order
 from positively.app.renewal import Renewal
-from positively.app.store import DecisionStore
-from positively.app.tally import Tally
+from positively.app.store import DecisionStore, Spelling
+from positively.app.tally import Tally, is_skip
+from positively.data.names import same
+from positively.data.options import ReadOptions
+from positively.data.writing import check_tag, is_table
 from positively.errors import ConfigError
 from positively.labels import LabelTable
 from positively.missing.audit import AuditDesign
@@ -32,11 +37,22 @@ class ReviewSession:
         table: What is reviewed.
         features: N×D features of its photos.
         store: Decisions, those of earlier sessions included.
+        source: What the table was read from; a new tag must fit into it.
+        options: How it was read.
         model: More for :class:`ReviewModel`, such as its seed.
     """
 
-    def __init__(self, table: LabelTable, features: Any, store: DecisionStore, **model: Any) -> None:
+    def __init__(
+        self,
+        table: LabelTable,
+        features: Any,
+        store: DecisionStore,
+        source: Path | None = None,
+        options: ReadOptions | None = None,
+        **model: Any,
+    ) -> None:
         self.table, self.store, self.tally = table, store, Tally()
+        self._source, self._options = source, options or ReadOptions()
         self.lock = RLock()
         self.row_of = {image: row for row, image in enumerate(table.images)}
         self._features = features
@@ -57,35 +73,47 @@ class ReviewSession:
 
     def _replay(self) -> None:
         """Tell the model what was decided before this process began."""
+        there = set(self.model.classes)
+        for action in self.tally.actions:
+            for new in sorted({tag for _, tag, state in action.decisions if state > 0} - there):
+                # What a tag was made from is no answer; all that came later is.
+                rows = [self.row_of[image] for image, tag, _ in action.decisions if tag == new and image in self.row_of]
+                self.model.add_class(new, rows)
+                there.add(new)
         decided = {
             (self.row_of[image], tag): state
             for (image, tag), state in self.tally.states().items()
-            if image in self.row_of and state
+            if image in self.row_of and tag in there
         }
-        for tag in dict.fromkeys(tag for _, tag in decided):
-            rows = [row for (row, other), state in decided.items() if other == tag and state > 0]
-            if tag not in self.model.classes and rows:
-                self.model.add_class(tag, rows)
-        self._tell({pair: state for pair, state in decided.items() if pair[1] in self.model.classes})
+        self._tell(decided)
+        if any(decided.values()):
+            self.model.renew()
 
     def _restore_audit(self) -> None:
-        """Go on with the draws of an earlier session; for other photos or tags they are drawn anew."""
+        """Go on with the draws of an earlier session; for other photos, or more classes, they are drawn anew."""
         stored = self.store.arrays("audit")
-        names = stored.pop("names", np.zeros(0, dtype=str)).tolist()
-        if stored and names == self._names(len(stored["missing"])):
-            self.model.audit = AuditDesign.from_arrays(stored)
-        else:
-            self._store_audit()
+        images = stored.pop("images", np.zeros(0, dtype=str)).tolist()
+        if images == list(self.table.images) and stored.keys() == self.model.audit.to_arrays().keys():
+            spell = Spelling(self.model.classes)
+            stored["classes"] = np.array([spell(name) for name in stored["classes"].tolist()], dtype=str)
+            if set(self.table.classes) <= set(stored["classes"].tolist()):
+                self.model.audit = AuditDesign.from_arrays(stored)
+        self._store_audit()
         self.model.ask("audit", 0, skip=self.left_open())  # the count leaves out what could not be judged
 
     def left_open(self) -> frozenset[tuple[int, int]]:
-        """Rows and columns of the pairs that were asked and left open."""
+        """Rows and columns of the pairs that were asked and could not be judged."""
         column = {name: number for number, name in enumerate(self.model.classes)}
         return frozenset(
             (self.row_of[image], column[tag])
-            for (image, tag), state in self.tally.states().items()
-            if not state and image in self.row_of and tag in column
+            for image, tag in self.tally.skipped()
+            if image in self.row_of and tag in column
         )
+
+    def decided(self) -> dict[tuple[str, str], int]:
+        """What was decided last of every image and tag, at one moment."""
+        with self.lock:
+            return self.tally.states()
 
     def start_audit(self) -> None:
         """Draw the pairs of the check anew, from what is open now."""
@@ -94,12 +122,21 @@ class ReviewSession:
             self._store_audit()
 
     def _store_audit(self) -> None:
-        arrays = self.model.audit.to_arrays()
-        self.store.save_arrays("audit", {**arrays, "names": np.array(self._names(len(arrays["missing"])), dtype=str)})
+        images = np.array(self.table.images, dtype=str)
+        self.store.save_arrays("audit", {**self.model.audit.to_arrays(), "images": images})
 
-    def _names(self, classes: int) -> list[str]:
-        """What rows and columns of an audit stand for."""
-        return [*self.model.classes[:classes], "", *self.table.images]
+    def _leave_audit(self, tag: str) -> None:
+        """Take a tag out of the draws: one of the same name that comes later is another."""
+        audit = self.model.audit
+        if tag in audit.classes:
+            self.model.audit = replace(audit, classes=np.where(audit.classes == tag, "", audit.classes))
+            self._store_audit()
+
+    @property
+    def unchecked(self) -> list[str]:
+        """Tags that the draws of the check do not cover."""
+        covered = set(self.model.audit.classes.tolist())
+        return [name for name in self.model.classes if name not in covered]
 
     def _tell(self, states: dict[Pair, int]) -> None:
         if states:
@@ -118,15 +155,15 @@ class ReviewSession:
 
         Args:
             pairs: Rows and tags.
-            state: +1 accepted, −1 rejected, 0 left open.
-            way: How they were asked.
+            state: +1 accepted, −1 rejected, 0 taken back, or left open.
+            way: How they were asked; "skip" for what cannot be judged.
             only_open: Leave out pairs that were decided meanwhile, in another tab.
 
         Returns:
             The pairs that changed.
         """
         with self.lock:
-            changed = {pair: state for pair in pairs if self._is_news(pair, state, only_open)}
+            changed = {pair: state for pair in pairs if self._is_news(pair, state, way, only_open)}
             if not changed:
                 return []
             decisions = [(self.table.images[row], tag, state) for row, tag in changed]
@@ -135,13 +172,20 @@ class ReviewSession:
         self.renewal.add(len(changed))
         return list(changed)
 
-    def _is_news(self, pair: Pair, state: int, only_open: bool) -> bool:
+    def _is_news(self, pair: Pair, state: int, way: str, only_open: bool) -> bool:
         row, tag = pair
         self.column(tag)
+        self.check_row(row)
+        image = self.table.images[row]
+        before = self.tally.state(image, tag) or 0
+        if not (state or before):
+            return is_skip(state, way) and not self.tally.is_skipped(image, tag)
+        return not (before and only_open) and before != state
+
+    def check_row(self, row: int) -> None:
+        """Raise if there is no such photo."""
         if not 0 <= row < len(self.table):
             raise ConfigError(f"There is no photo {row}; the table has {len(self.table):,}.")
-        before = self.tally.state(self.table.images[row], tag)
-        return not (before and only_open) and before != state
 
     def undo(self) -> tuple[str, list[Pair]] | None:
         """Take the last action back, whenever and wherever it was done.
@@ -157,8 +201,7 @@ class ReviewSession:
             pairs = [(self.row_of[image], tag) for image, tag, _ in action.decisions if image in self.row_of]
             if action.new_tag is not None and action.new_tag in self.model.classes[len(self.table.classes) :]:
                 self.model.remove_class(action.new_tag)
-                if len(self.model.audit.missing) > len(self.model.classes):
-                    self.start_audit()
+                self._leave_audit(action.new_tag)
             states = {pair: self.tally.state(self.table.images[pair[0]], pair[1]) or 0 for pair in pairs}
             self._tell({pair: state for pair, state in states.items() if pair[1] in self.model.classes})
         self.renewal.add(len(pairs))
@@ -169,13 +212,13 @@ class ReviewSession:
 
     def add_tag(self, name: str, rows: Sequence[int]) -> str:
         """Add a tag that nobody had, from a few photos that carry it; returns its name, tidied."""
-        name = " ".join(name.split())
-        if not name or any(mark in name for mark in ";|"):
-            raise ConfigError("A tag has a name, without ; and | in it, which separate tags in tables.")
+        is_listed = self._source is not None and is_table(self._source)
+        # What came from no table is written as one, with ; between tags.
+        name = check_tag(name, self._source, self._options if is_listed else replace(self._options, separator=";"))
         if not rows or not all(0 <= row < len(self.table) for row in rows):
             raise ConfigError("A new tag begins with photos that carry it. Pick some, three or more if you can.")
         with self.lock:
-            alike = next((tag for tag in self.model.classes if tag.casefold() == name.casefold()), None)
+            alike = next((tag for tag in self.model.classes if same(tag) == same(name)), None)
             if alike is not None:
                 raise ConfigError(f"There is a tag '{alike}' already.")
             chosen = sorted(set(rows))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.data.images import content_hash
+from positively.data.names import same
 from positively.errors import ConfigError, FileError, option
 from positively.labels import LabelTable
 
@@ -66,12 +67,24 @@ class Action:
     """Image, tag and +1 (accepted), −1 (rejected) or 0 (left open)."""
 
 
+class Spelling:
+    """One spelling for names that differ only in case or blanks: the table's, else the first that is asked for."""
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self._exact, self._spelled = frozenset(classes), {same(name): name for name in reversed(classes)}
+
+    def __call__(self, tag: str) -> str:
+        """A tag as it is spelled here."""
+        return tag if tag in self._exact else self._spelled.setdefault(same(tag), tag)
+
+
 class DecisionStore:
     """The file of decisions, opened for one table; any thread may call any method."""
 
     def __init__(self, path: Path, table: LabelTable) -> None:
         self.path = path
         self._lock = RLock()
+        self._classes = table.classes
         _refuse_foreign(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,14 +134,16 @@ class DecisionStore:
             self._file.execute("UPDATE actions SET undone = ? WHERE id = ?", (time.time(), number))
 
     def actions(self) -> list[Action]:
-        """Every action that was not undone, oldest first."""
+        """Every action that was not undone, oldest first, its tags spelled as in the table."""
+        spell = Spelling(self._classes)
         with self._lock, _as_sentences(self.path):
             pairs: dict[int, list[tuple[str, str, int]]] = {}
-            for number, *pair in self._file.execute("SELECT action, image, tag, state FROM decisions"):
-                pairs.setdefault(number, []).append((pair[0], pair[1], pair[2]))
+            columns = "SELECT action, image, tag, state FROM decisions JOIN actions ON action = id"
+            for number, image, tag, state in self._file.execute(f"{columns} WHERE undone IS NULL ORDER BY id"):
+                pairs.setdefault(number, []).append((image, spell(tag), state))
             columns = "SELECT id, time, session, way, new_tag FROM actions WHERE undone IS NULL ORDER BY id"
             return [
-                Action(number, when, session, way, new_tag, tuple(pairs.get(number, ())))
+                Action(number, when, session, way, new_tag and spell(new_tag), tuple(pairs.get(number, ())))
                 for number, when, session, way, new_tag in self._file.execute(columns)
             ]
 
@@ -166,18 +181,21 @@ class DecisionStore:
         hashes = table.hashes or [""] * len(table)
         now = dict(zip(table.images, hashes, strict=True))
         names = sum(name in now for name in stored)
-        contents = sum(now.get(name) == code for name, code in stored.items())
+        contents = sum(bool(code) and now.get(name) == code for name, code in stored.items())
         # Under the table's own name the photos may have been edited meanwhile; under another one they are the proof.
         if stored and 2 * (names if table.source in sources else contents) < len(stored):
             raise ConfigError(
                 f"{self.path} holds the review of other photos: {len(stored):,} of {', '.join(sources)}, "
-                f"of which {names:,} are in {table.source}. Pass {option('out', 'FILE')} for a review of its own."
+                f"of which {names:,} are in {table.source}, {contents:,} with the same content. "
+                f"Pass {option('out', 'FILE')} for a review of its own."
             )
 
     def _remember(self, table: LabelTable) -> None:
         self._insert("INSERT INTO tables (time, source) VALUES (?, ?)", time.time(), table.source)
         rows = zip(table.images, table.hashes or [""] * len(table), strict=True)
-        self._file.executemany("INSERT OR REPLACE INTO images VALUES (?, ?)", rows)
+        # Whoever comes without hashes takes none away.
+        update = "ON CONFLICT (name) DO UPDATE SET hash = excluded.hash WHERE excluded.hash <> ''"
+        self._file.executemany(f"INSERT INTO images VALUES (?, ?) {update}", rows)
 
     def _insert(self, statement: str, *values: object) -> int:
         return int(self._file.execute(statement, values).lastrowid or 0)

@@ -11,6 +11,9 @@ from positively.app.store import Action
 SUGGESTED = frozenset({"likeliest", "photo"})
 """Ways of asking that suggest a tag; the others ask to learn or to check, and tell nothing of suggestions."""
 
+_CHECKING = frozenset({"skip", "audit", "teaching"})
+"""Ways in which a pair that stays open could not be judged; in the others an answer was taken back."""
+
 _PAUSE_SECONDS = 60.0
 
 
@@ -26,13 +29,27 @@ class TagTally:
     """Suggestions accepted or rejected: ``right / judged`` is the precision so far."""
 
 
+@dataclass(frozen=True)
+class _Decision:
+    """About one pair; what was never decided is 0 in no way and no session."""
+
+    state: int = 0
+    way: str = ""
+    session: int = 0
+
+
+def is_skip(state: int, way: str) -> bool:
+    """Whether a pair was left open because it cannot be judged."""
+    return not state and way in _CHECKING
+
+
 class Tally:
     """Kept in memory beside the store, from which it is made anew after a restart."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
         self.by_tag: defaultdict[str, TagTally] = defaultdict(TagTally)
-        self._history: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+        self._history: defaultdict[tuple[str, str], list[_Decision]] = defaultdict(list)
         self._gained: defaultdict[int, int] = defaultdict(int)
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._last: dict[int, float] = {}
@@ -40,19 +57,28 @@ class Tally:
     def state(self, image: str, tag: str) -> int | None:
         """What was decided last of a pair: +1, −1, 0 for left open; None if it was never asked."""
         history = self._history.get((image, tag))
-        return history[-1][0] if history else None
+        return history[-1].state if history else None
 
     def states(self) -> dict[tuple[str, str], int]:
         """What was decided last of every pair."""
-        return {pair: history[-1][0] for pair, history in self._history.items() if history}
+        return {pair: history[-1].state for pair, history in self._history.items() if history}
+
+    def is_skipped(self, image: str, tag: str) -> bool:
+        """Whether a pair was asked last and could not be judged."""
+        last = self._latest(image, tag)
+        return is_skip(last.state, last.way)
+
+    def skipped(self) -> list[tuple[str, str]]:
+        """Pairs that were asked last and could not be judged."""
+        return [pair for pair in self._history if self.is_skipped(*pair)]
 
     def add(self, action: Action) -> None:
         """Count an action."""
         self.actions.append(action)
         for image, tag, state in action.decisions:
-            self._count(tag, self._latest(image, tag), -1, action.session)
-            self._history[image, tag].append((state, action.way))
-            self._count(tag, (state, action.way), +1, action.session)
+            self._count(tag, self._latest(image, tag), -1)
+            self._history[image, tag].append(_Decision(state, action.way, action.session))
+            self._count(tag, self._latest(image, tag), +1)
         # A coffee is not review time.
         gap = action.time - self._last.get(action.session, action.time)
         self._seconds[action.session] += min(max(gap, 0.0), _PAUSE_SECONDS)
@@ -61,14 +87,13 @@ class Tally:
     def undo(self) -> Action:
         """Take the last action out again; time stays spent."""
         action = self.actions.pop()
-        for image, tag, state in action.decisions:
-            self._count(tag, (state, action.way), -1, action.session)
-            self._history[image, tag].pop()
-            self._count(tag, self._latest(image, tag), +1, action.session)
+        for image, tag, _ in action.decisions:
+            self._count(tag, self._history[image, tag].pop(), -1)
+            self._count(tag, self._latest(image, tag), +1)
         return action
 
     def gained(self, session: int | None = None) -> int:
-        """Tags accepted, in all or in one session."""
+        """Tags accepted, in all or in one session; what was rejected later is no gain of the session it was made in."""
         return sum(self._gained.values()) if session is None else self._gained[session]
 
     def minutes(self, session: int) -> float:
@@ -76,15 +101,14 @@ class Tally:
         since = time.time() - self._last.get(session, time.time())
         return (self._seconds[session] + min(max(since, 0.0), _PAUSE_SECONDS)) / 60
 
-    def _latest(self, image: str, tag: str) -> tuple[int, str]:
+    def _latest(self, image: str, tag: str) -> _Decision:
         history = self._history.get((image, tag))
-        return history[-1] if history else (0, "")
+        return history[-1] if history else _Decision()
 
-    def _count(self, tag: str, decision: tuple[int, str], sign: int, session: int) -> None:
-        state, way = decision
-        tally = self.by_tag[tag]
+    def _count(self, tag: str, decision: _Decision, sign: int) -> None:
+        tally, state, is_suggested = self.by_tag[tag], decision.state, decision.way in SUGGESTED
         tally.accepted += sign * (state > 0)
         tally.rejected += sign * (state < 0)
-        tally.right += sign * (state > 0 and way in SUGGESTED)
-        tally.judged += sign * (state != 0 and way in SUGGESTED)
-        self._gained[session] += sign * (state > 0)
+        tally.right += sign * (state > 0 and is_suggested)
+        tally.judged += sign * (state != 0 and is_suggested)
+        self._gained[decision.session] += sign * (state > 0)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from positively.app.session import Pair, ReviewSession
+from positively.errors import and_more
 from positively.missing.asking import Way
 from positively.missing.audit import Estimate, Precision
 
@@ -36,7 +37,9 @@ def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[in
 
 def pairs(session: ReviewSession, tag: str, rows: Iterable[int]) -> list[dict[str, Any]]:
     """Some photos under one tag: how likely it is, and what is known of it."""
-    column = session.column(tag)
+    rows, column = list(rows), session.column(tag)
+    for row in rows:
+        session.check_row(row)
     states, likely = session.model.states(column), session.model.probabilities(column)
     return [
         {"row": row, "name": session.table.images[row], "probability": _rounded(likely[row]), "state": int(states[row])}
@@ -46,6 +49,7 @@ def pairs(session: ReviewSession, tag: str, rows: Iterable[int]) -> list[dict[st
 
 def photo(session: ReviewSession, row: int) -> dict[str, Any]:
     """One photo: tags on record, tags decided, and candidates, likeliest first."""
+    session.check_row(row)
     image, classes = session.table.images[row], list(session.model.classes)
     recorded = zip(session.table.classes, session.table.states([row])[0].tolist(), strict=True)
     decided = {tag: state for tag in classes if (state := session.tally.state(image, tag))}
@@ -94,47 +98,59 @@ def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pa
 def _renew_audit(session: ReviewSession, skip: frozenset[tuple[int, int]]) -> None:
     """Draw anew where the draws are used up, or none is answered yet and they lack tags that came since."""
     model = session.model
-    is_behind = len(model.audit.missing) < len(model.classes)
     is_begun = any(action.way == "audit" for action in session.tally.actions)
-    if (is_behind and not is_begun) or not model.ask("audit", 1, skip=skip):
+    if (session.unchecked and not is_begun) or not model.ask("audit", 1, skip=skip):
         session.start_audit()
 
 
 def status(session: ReviewSession) -> dict[str, Any]:
     """Where the review stands: every tag with its counts, what was gained, what is left, what to do next."""
-    tally, model = session.tally, session.model
-    tags = []
-    for progress in model.overview():
-        counts = tally.by_tag[progress.name]
-        tags.append(
-            {
-                "name": progress.name,
-                "known": progress.known,
-                "gained": counts.accepted,
-                "rejected": counts.rejected,
-                "missing": _rounded(progress.missing),
-                "learned": bool(progress.learned),
-                "right": counts.right,
-                "judged": counts.judged,
-            }
-        )
-    minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
-    rate = round(60 * gained / minutes) if minutes >= _SETTLED_MINUTES else None
-    estimate, precision = model.estimate(), model.precision(_CHECKED)
-    return {
-        "version": session.version,
-        "source": session.table.source,
-        "photos": len(session.table),
-        "tags": tags,
-        "gained": tally.gained(),
-        "rejected": sum(counts.rejected for counts in tally.by_tag.values()),
-        "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": rate},
-        "estimate": _numbers(estimate),
-        "precision": _numbers(precision),
-        "unchecked": max(len(model.classes) - len(model.audit.missing), 0),
-        "advice": model.advice() if not tags or any(tag["learned"] for tag in tags) else _TOO_EARLY,
-        "can_undo": bool(tally.actions),
-    }
+    with session.lock:  # every answer changes what is counted here
+        tally, model = session.tally, session.model
+        tags = []
+        for progress in model.overview():
+            counts = tally.by_tag[progress.name]
+            tags.append(
+                {
+                    "name": progress.name,
+                    "known": progress.known,
+                    "gained": counts.accepted,
+                    "rejected": counts.rejected,
+                    "missing": _rounded(progress.missing),
+                    "learned": bool(progress.learned),
+                    "right": counts.right,
+                    "judged": counts.judged,
+                }
+            )
+        minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
+        rate = round(60 * gained / minutes) if minutes >= _SETTLED_MINUTES else None
+        estimate, precision = model.estimate(), model.precision(_CHECKED)
+        return {
+            "version": session.version,
+            "source": session.table.source,
+            "photos": len(session.table),
+            "tags": tags,
+            "gained": tally.gained(),
+            "rejected": sum(counts.rejected for counts in tally.by_tag.values()),
+            "session": {"gained": gained, "minutes": _rounded(minutes), "an_hour": rate},
+            "estimate": _numbers(estimate),
+            "precision": _numbers(precision),
+            "unchecked": len(session.unchecked),
+            "advice": _advice(session),
+            "can_undo": bool(tally.actions),
+        }
+
+
+def _advice(session: ReviewSession) -> str:
+    """What the model advises, and of which new tags it cannot tell yet."""
+    tags = session.model.overview()
+    if tags and not any(tag.learned for tag in tags):
+        return _TOO_EARLY
+    early = [f"“{tag.name}”" for tag in tags[len(session.table.classes) :] if not tag.learned]
+    advice = session.model.advice()
+    return (
+        f"{advice} That does not hold for {and_more(early, 3)} yet: accept and reject some photos." if early else advice
+    )
 
 
 def _rounded(value: float) -> float:

@@ -103,7 +103,7 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
     tally = Tally()
     for action in store.actions():
         tally.add(action)
-    labels = export_table(out, source, table, reading, store, tally)
+    labels = export_table(out, source, table, reading, store, tally.states())
     print(f"{out}: {table.source} with {labels:,} labels more by the review in {store.path}.")
 
 
@@ -120,12 +120,12 @@ def _serve(
     host, port, no_open = (getattr(values, name) for name in ("host", "port", "no_open"))
     listening = listen(host, port)  # before the photos are looked at, which may take minutes
     table, features = frozen_features(table, config)
-    session = ReviewSession(table, features, store)
+    session = ReviewSession(table, features, store, source, reading)
     guard = Guard(host, listening.getsockname()[1])
 
     def export() -> tuple[Path, int]:
         out = free_export(source, store)
-        return out, export_table(out, source, table, reading, store, session.tally)
+        return out, export_table(out, source, table, reading, store, session.decided())
 
     print(f"Decisions are stored in {store.path}. {_tell_past(session)}")
     if not is_loopback(host):

@@ -39,7 +39,7 @@ async function decide(state) {
   last = { ...item, state };
   pending.add(nameOf(item));
   paint();
-  const told = await answer([[item.row, item.tag]], state, way);
+  const told = await answer([[item.row, item.tag]], state, state ? way : "skip");
   pending.delete(nameOf(item));
   if (told === null) {
     queue.unshift(item);
