@@ -9,6 +9,7 @@ let tag = null;
 let pages = [];
 let page = 0;
 let isWaiting = false;
+let visit = {}; // what was asked under another tag comes too late
 
 const tiles = new Tiles({
   label: "Photos, likeliest first",
@@ -18,6 +19,7 @@ const tiles = new Tiles({
 });
 
 async function decide(items, state, onlyOpen = false) {
+  if (!items.length) return;
   const before = items.map((item) => item.state);
   for (const item of items) item.state = state;
   const isSingle = items.length === 1 && !tiles.selected.size;
@@ -35,11 +37,13 @@ const open = () => tiles.items.filter((item) => !item.state);
 async function show(number) {
   if (isWaiting) return;
   isWaiting = true;
+  const asking = visit;
   const known = pages[number];
   const asked = known
     ? { tag, rows: known }
     : { tag, count: guess(tiles.element), exclude: pages.flat() };
   const told = await ask("/api/grid", asked);
+  if (asking !== visit) return;
   isWaiting = false;
   if (told === null || !isView("grid")) return;
   const items = known ? told.items : fitting(told.items, tiles.element);
@@ -120,14 +124,20 @@ export const grid = {
       tag = wanted;
       pages = [];
       page = 0;
+      visit = {};
+      isWaiting = false;
+      tiles.show([]);
       this.title();
+      const entered = visit;
       await show(0);
+      if (entered !== visit || !isView("grid")) return;
       if (!tiles.items.length) {
         fill($("main"), h("p", { class: "empty" }, `Nothing is open for “${tag}”: every photo is answered.`));
       }
     } else {
-      await refresh();
+      this.title();
       tiles.focus();
+      await refresh();
     }
     paintBar();
   },
@@ -142,6 +152,20 @@ export const grid = {
   },
 
   refresh,
+
+  /** Back to the photo whose answer was taken back; false if it is not on this page. */
+  async undone(pairs) {
+    const rows = new Set(pairs.filter(([, other]) => other === tag).map(([row]) => row));
+    const place = tiles.items.findIndex((item) => rows.has(item.row));
+    if (place >= 0) {
+      tiles.selected.clear();
+      tiles.current = place;
+      if (document.activeElement === $("undo")) tiles.paint();
+      else tiles.focus();
+    }
+    await refresh();
+    return place >= 0;
+  },
 
   key(event) {
     const is = (...names) => names.includes(event.key);

@@ -136,6 +136,16 @@ export const photo = {
     paint();
   },
 
+  /** Back to the photo whose answer was taken back, and to its tag. */
+  async undone([[row, tag]]) {
+    if (shown?.row === row) await this.refresh();
+    else await open(row);
+    if (shown?.row !== row) return false;
+    current = Math.max(shown.candidates.findIndex((candidate) => candidate.tag === tag), 0);
+    paint();
+    return true;
+  },
+
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || shown === null) return false;
     const digit = /^Digit([1-9])$/.exec(event.code);
