@@ -1,7 +1,12 @@
 """Keys on the review page go where a person means them: into a name, to the photo that an undo leads back to."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
+
+from positively.labels import UNKNOWN, LabelTable
+from reviewing import served
 from test_review_page import (  # noqa: F401
     browser,
     decided,
@@ -132,3 +137,49 @@ def test_undo_leads_back_to_a_photo_of_its_own(review, visit):  # noqa: F811
     playwright.expect(page.locator(".candidates .current .name")).to_have_text(names[1])
     page.keyboard.press("a")
     until(lambda: decided(review) == {(first, names[1]): 1})
+
+
+def test_before_the_first_tag_everything_leads_to_it(tmp_path, place, tables, visit):  # noqa: F811
+    truth = tables[0]
+    bare = LabelTable.from_positives(truth.images, (), [[] for _ in truth.images], UNKNOWN)
+    bare = replace(bare, root=truth.root, source="photos")
+    features = np.random.default_rng(0).random((len(bare), 8), dtype=np.float32)
+    with served(tmp_path / "photos.csv", place, features=features, table=bare) as review:  # noqa: F811
+        page = visit(review.guard.address)
+        title = page.locator("#title")
+        playwright.expect(title).to_have_text("New tag")
+        for view in ("photo", "check", "progress", "grid"):
+            page.locator(f"#view-{view}").click()
+            playwright.expect(title).to_have_text("No tag yet")
+            assert "missing" not in page.locator("#frame").text_content()
+        page.get_by_role("button", name="Make the first tag").click()
+        page.wait_for_selector(".tiles .pick:focus")
+        page.keyboard.press(" ")
+        page.keyboard.type("teapot")
+        page.keyboard.press("Enter")
+        playwright.expect(title).to_have_text("teapot")
+        page.wait_for_selector(".tiles .pick:focus")
+        page.keyboard.press("u")  # without the only tag it is as before
+        playwright.expect(title).to_have_text("No tag yet")
+
+
+def test_a_name_that_no_tag_has_becomes_a_new_tag(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#photo")
+    row = int(page.url.rpartition("/")[2])
+    page.get_by_label("Another tag").fill("teapot")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # on what is offered
+    playwright.expect(page.locator("#title")).to_have_text("New tag")
+    playwright.expect(page.locator("#bar .told")).to_have_text("1 photo picked")
+    page.wait_for_selector(".tiles .pick:focus")
+    page.keyboard.type("s")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#title")).to_have_text("teapots")
+    assert decided(review) == {(row, "teapots"): 1}
+
+
+def test_a_phone_shows_the_whole_progress(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#progress", is_mobile=True, has_touch=True)
+    page.set_viewport_size({"width": 390, "height": 844})
+    until(lambda: page.evaluate("innerWidth === 390"))
+    assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.getElementById('main'))")

@@ -78,6 +78,13 @@ async function create(event) {
   location.hash = `#grid/${encodeURIComponent(told.name)}`;
 }
 
+/** Begin with a name and a photo from elsewhere. */
+export function beginTag(text, item) {
+  name = text;
+  picked = new Map([[item.row, item]]);
+  tiles.selected.clear();
+}
+
 export const create_ = {
   async enter() {
     fill($("main"), tiles.element);

@@ -1,6 +1,6 @@
 // Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
 
-import { $, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
+import { $, UNCOUNTED, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
 import { answer, ask, isOutdated, review, tagOf } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -94,7 +94,7 @@ async function refresh() {
   if (tag && !tagOf(tag)) {
     // An undo has taken the tag away.
     tag = null;
-    location.hash = review.status.tags.length ? `#grid/${encodeURIComponent(review.status.tags[0].name)}` : "#create";
+    location.hash = review.status.tags.length ? `#grid/${encodeURIComponent(review.status.tags[0].name)}` : "#grid";
     return;
   }
   if (!tiles.items.length) return;
@@ -116,10 +116,7 @@ export const grid = {
   async enter(name) {
     fill($("main"), tiles.element);
     const wanted = name && tagOf(name) ? name : tag && tagOf(tag) ? tag : review.status.tags[0]?.name;
-    if (!wanted) {
-      location.hash = "#create";
-      return;
-    }
+    if (!wanted) return;
     if (wanted !== tag || !tiles.items.length) {
       tag = wanted;
       pages = [];
@@ -146,8 +143,8 @@ export const grid = {
     const known = tagOf(tag);
     if (!known) return;
     $("title").textContent = tag;
-    const precision = known.judged ? ` · ${percent(known.right / known.judged)} of ${known.judged} suggestions right` : "";
-    const missing = known.learned ? `${about(known.missing)} missing` : "too few photos to count what is missing";
+    const precision = known.judged ? ` · ${percent(known.right / known.judged)} of ${known.judged} right` : "";
+    const missing = known.learned ? `${about(known.missing)} missing` : UNCOUNTED;
     $("subtitle").textContent = `${known.known} known · ${known.gained} gained · ${missing}${precision}`;
   },
 

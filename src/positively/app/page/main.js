@@ -2,7 +2,7 @@
 
 import { check } from "./check.js";
 import { create_ } from "./create.js";
-import { $, plural, toast } from "./dom.js";
+import { $, fill, h, key, plural, toast } from "./dom.js";
 import { grid } from "./grid.js";
 import { photo } from "./photo.js";
 import { progress } from "./progress.js";
@@ -14,6 +14,30 @@ const views = { grid, photo, check, progress, create: create_ };
 let view = null;
 let undoing = null;
 
+/** Before the first tag there is one thing to do, whatever is looked at. */
+const first = {
+  enter() {
+    this.title();
+    const invited = "Choose a few photos that share something, and name it: it is then found in all the others.";
+    fill($("main"), h("div", { class: "empty" }, h("p", {}, invited), h("button", { class: "primary", onclick: () => goTo("#create") }, "Make the first tag", key("t"))));
+    fill($("bar"));
+  },
+  title() {
+    $("title").textContent = "No tag yet";
+    $("subtitle").textContent = plural(review.status.photos, "photo");
+  },
+  refresh() {},
+  key: () => false,
+};
+
+const viewOf = (name) => (name === "create" || review.status.tags.length ? views[name] : first);
+
+/** What the page shows anew; with the first tag, or without the last, that is another view. */
+async function renew() {
+  if (viewOf(document.body.dataset.view) !== view) await route();
+  else await view.refresh();
+}
+
 /** Go to an address at once: the next key is for what is there, not for what was. */
 function goTo(hash) {
   if (hash === location.hash) return;
@@ -24,7 +48,7 @@ function goTo(hash) {
 async function route() {
   const [name, rest] = location.hash.slice(1).split("/", 2);
   const chosen = views[name] ? name : "grid";
-  view = views[chosen];
+  view = viewOf(chosen);
   document.body.dataset.view = chosen;
   for (const other of ["grid", "photo", "check", "progress"]) {
     if (other === chosen) $(`view-${other}`).setAttribute("aria-current", "page");
@@ -54,6 +78,7 @@ async function takeBack() {
   await refresh();
   const [first] = told.pairs;
   if (first === undefined) return;
+  if (viewOf(document.body.dataset.view) !== view) return route();
   const isHere = view.undone ? await view.undone(told.pairs) : false;
   if (isHere) return;
   const item = await ask("/api/photo", { row: first[0] });
@@ -71,7 +96,13 @@ function holdKey(event) {
 
 async function exportTable() {
   const told = await writeTable();
-  if (told !== null) toast(`${plural(told.labels, "label")} more in ${told.path}`);
+  if (told === null) return;
+  await refresh();
+  const { gained, rejected } = review.status;
+  // A new answer may repeat what the table had; then the kinds are not known apart.
+  const isSum = gained + rejected === told.labels;
+  const added = isSum ? `${plural(gained, "tag")} and ${plural(rejected, "absence")}` : plural(told.labels, "label");
+  toast(`${added} more in ${told.path}`);
 }
 
 function turn(by) {
@@ -153,6 +184,7 @@ function setUp() {
 history.replaceState(null, "", location.pathname + location.hash);
 setUp();
 await refresh();
+if (!location.hash && !review.status.tags.length) history.replaceState(null, "", "#create");
 await route();
-watch(() => view.refresh());
+watch(renew);
 document.body.dataset.ready = "true";
