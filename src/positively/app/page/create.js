@@ -94,7 +94,7 @@ export const create_ = {
   },
   title() {
     $("title").textContent = "New tag";
-    $("subtitle").textContent = "Pick photos that share something, and name it: three or more are best, one will do.";
+    $("subtitle").textContent = "Pick photos that share something, three if you can, and name it.";
   },
   async refresh() {},
   key(event) {
