@@ -20,12 +20,8 @@ from test_review_page import (  # noqa: F401
 )
 
 
-def current(page):
-    """Number of the photo under the cursor."""
-    return rows(page, ".current")[0]
-
-
 def cursor_is(page, row):
+    """Wait until a photo is the one that the next key is for."""
     page.wait_for_selector(f".tiles > .current img[src^='/thumbnail/{row}?']")
 
 
