@@ -1,7 +1,7 @@
 // One question at a time. Random checks have known odds, so that what they find is an honest count.
 
 import { $, count, figure, fill, h, isView, key, picture, plural, toast } from "./dom.js";
-import { answer, ask, review, startAudit } from "./review.js";
+import { answer, ask, review, startAudit, tagOf } from "./review.js";
 
 const WAYS = {
   audit: ["Random check", "Drawn at random with known odds: an honest count of what is missing."],
@@ -27,7 +27,7 @@ async function more(isStale = false) {
   if (told === null) return;
   const fresh = told.items.filter((item) => !pending.has(nameOf(item)));
   const isAsked = new Set(fresh.map(nameOf));
-  const staying = isStale ? queue.slice(0, 1).filter((item) => isAsked.has(nameOf(item))) : queue;
+  const staying = isStale ? queue.slice(0, 1).filter((item) => item.isAgain || isAsked.has(nameOf(item))) : queue;
   const here = new Set(staying.map(nameOf));
   queue = [...staying, ...fresh.filter((item) => !here.has(nameOf(item)))];
   for (const item of queue.slice(1)) picture(item, "photo");
@@ -117,6 +117,17 @@ export const check = {
   async refresh() {
     await more(true);
     paint();
+  },
+  /** Ask again what was taken back. */
+  async undone([[row, tag]]) {
+    last = null;
+    const told = tagOf(tag) ? await ask("/api/grid", { tag, rows: [row] }) : null;
+    if (told !== null) {
+      const item = { ...told.items[0], tag, isAgain: true };
+      queue = [item, ...queue.filter((other) => nameOf(other) !== nameOf(item))];
+    }
+    paint();
+    return told !== null;
   },
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;

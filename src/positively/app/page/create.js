@@ -2,7 +2,7 @@
 
 import { $, fill, h, isView, key, plural } from "./dom.js";
 import { addTag, ask, refresh, review } from "./review.js";
-import { Tiles, fitting, guess, resize } from "./tiles.js";
+import { Tiles, fitting, guess } from "./tiles.js";
 import { openZoom } from "./zoom.js";
 
 let order = "diverse";
@@ -27,7 +27,7 @@ async function show(begin) {
   picked = chosen;
   items.forEach((item, place) => picked.has(item.row) && tiles.selected.add(place));
   tiles.paint();
-  tiles.focus(0);
+  if (document.activeElement !== $("tag-name")) tiles.focus(0);
 }
 
 const next = () => {
@@ -78,15 +78,23 @@ async function create(event) {
   location.hash = `#grid/${encodeURIComponent(told.name)}`;
 }
 
+/** Begin with a name and a photo from elsewhere. */
+export function beginTag(text, item) {
+  name = text;
+  picked = new Map([[item.row, item]]);
+  tiles.selected.clear();
+}
+
 export const create_ = {
   async enter() {
     fill($("main"), tiles.element);
     this.title();
+    paintBar();
     await show(begins.at(-1));
   },
   title() {
     $("title").textContent = "New tag";
-    $("subtitle").textContent = "Pick three photos or more that share something, and name it.";
+    $("subtitle").textContent = "Pick photos that share something, three if you can, and name it.";
   },
   async refresh() {},
   key(event) {
@@ -94,10 +102,13 @@ export const create_ = {
     if (event.key === "PageDown") next();
     else if (event.key === "PageUp") back();
     else if (event.key === "Enter" && picked.size) $("tag-name").focus();
-    else if (["+", "=", "-"].includes(event.key)) {
-      resize(event.key === "-" ? -1 : 1);
-      show(begins.at(-1));
-    } else return tiles.key(event);
+    else if (event.key === "Escape") return false;
+    else return tiles.key(event);
     return true;
+  },
+  /** A letter is on its way: it belongs to the name. */
+  typing() {
+    $("tag-name").focus();
+    $("tag-name").setSelectionRange(name.length, name.length);
   },
 };

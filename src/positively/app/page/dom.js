@@ -35,6 +35,9 @@ export const label = (long, short) => [
   h("span", { class: "short", "aria-hidden": "true" }, short),
 ];
 
+/** Why a tag has no number: it may have many photos, and still nothing in their looks that others lack. */
+export const UNCOUNTED = "too few stand out to count what is missing";
+
 /** "about 31", "almost none": what an expected number means. */
 export const about = (value) => (value < 0.5 ? "hardly any" : `about ${count(value)}`);
 

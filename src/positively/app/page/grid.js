@@ -1,6 +1,6 @@
 // Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
 
-import { $, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
+import { $, UNCOUNTED, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
 import { answer, ask, isOutdated, review, tagOf } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -9,6 +9,7 @@ let tag = null;
 let pages = [];
 let page = 0;
 let isWaiting = false;
+let visit = {}; // what was asked under another tag comes too late
 
 const tiles = new Tiles({
   label: "Photos, likeliest first",
@@ -18,6 +19,7 @@ const tiles = new Tiles({
 });
 
 async function decide(items, state, onlyOpen = false) {
+  if (!items.length) return;
   const before = items.map((item) => item.state);
   for (const item of items) item.state = state;
   const isSingle = items.length === 1 && !tiles.selected.size;
@@ -35,11 +37,13 @@ const open = () => tiles.items.filter((item) => !item.state);
 async function show(number) {
   if (isWaiting) return;
   isWaiting = true;
+  const asking = visit;
   const known = pages[number];
   const asked = known
     ? { tag, rows: known }
     : { tag, count: guess(tiles.element), exclude: pages.flat() };
   const told = await ask("/api/grid", asked);
+  if (asking !== visit) return;
   isWaiting = false;
   if (told === null || !isView("grid")) return;
   const items = known ? told.items : fitting(told.items, tiles.element);
@@ -90,7 +94,7 @@ async function refresh() {
   if (tag && !tagOf(tag)) {
     // An undo has taken the tag away.
     tag = null;
-    location.hash = review.status.tags.length ? `#grid/${encodeURIComponent(review.status.tags[0].name)}` : "#create";
+    location.hash = review.status.tags.length ? `#grid/${encodeURIComponent(review.status.tags[0].name)}` : "#grid";
     return;
   }
   if (!tiles.items.length) return;
@@ -112,22 +116,25 @@ export const grid = {
   async enter(name) {
     fill($("main"), tiles.element);
     const wanted = name && tagOf(name) ? name : tag && tagOf(tag) ? tag : review.status.tags[0]?.name;
-    if (!wanted) {
-      location.hash = "#create";
-      return;
-    }
+    if (!wanted) return;
     if (wanted !== tag || !tiles.items.length) {
       tag = wanted;
       pages = [];
       page = 0;
+      visit = {};
+      isWaiting = false;
+      tiles.show([]);
       this.title();
+      const entered = visit;
       await show(0);
+      if (entered !== visit || !isView("grid")) return;
       if (!tiles.items.length) {
         fill($("main"), h("p", { class: "empty" }, `Nothing is open for “${tag}”: every photo is answered.`));
       }
     } else {
-      await refresh();
+      this.title();
       tiles.focus();
+      await refresh();
     }
     paintBar();
   },
@@ -136,12 +143,26 @@ export const grid = {
     const known = tagOf(tag);
     if (!known) return;
     $("title").textContent = tag;
-    const precision = known.judged ? ` · ${percent(known.right / known.judged)} of ${known.judged} suggestions right` : "";
-    const missing = known.learned ? `${about(known.missing)} missing` : "too few photos to count what is missing";
+    const precision = known.judged ? ` · ${percent(known.right / known.judged)} of ${known.judged} right` : "";
+    const missing = known.learned ? `${about(known.missing)} missing` : UNCOUNTED;
     $("subtitle").textContent = `${known.known} known · ${known.gained} gained · ${missing}${precision}`;
   },
 
   refresh,
+
+  /** Back to the photo whose answer was taken back; false if it is not on this page. */
+  async undone(pairs) {
+    const rows = new Set(pairs.filter(([, other]) => other === tag).map(([row]) => row));
+    const place = tiles.items.findIndex((item) => rows.has(item.row));
+    if (place >= 0) {
+      tiles.selected.clear();
+      tiles.current = place;
+      if (document.activeElement === $("undo")) tiles.paint();
+      else tiles.focus();
+    }
+    await refresh();
+    return place >= 0;
+  },
 
   key(event) {
     const is = (...names) => names.includes(event.key);

@@ -2,51 +2,114 @@
 
 import { check } from "./check.js";
 import { create_ } from "./create.js";
-import { $, plural, toast } from "./dom.js";
+import { $, fill, h, key, plural, toast } from "./dom.js";
 import { grid } from "./grid.js";
 import { photo } from "./photo.js";
 import { progress } from "./progress.js";
-import { refresh, review, undo, watch, writeTable } from "./review.js";
+import { ask, refresh, review, undo, watch, writeTable } from "./review.js";
 import { found, orderedTags, paintSide } from "./side.js";
 import { setUpZoom } from "./zoom.js";
 
 const views = { grid, photo, check, progress, create: create_ };
 let view = null;
+let undoing = null;
+
+/** Before the first tag there is one thing to do, whatever is looked at. */
+const first = {
+  enter() {
+    this.title();
+    const invited = "Choose a few photos that share something, and name it: it is then found in all the others.";
+    fill($("main"), h("div", { class: "empty" }, h("p", {}, invited), h("button", { class: "primary", onclick: () => goTo("#create") }, "Make the first tag", key("t"))));
+    fill($("bar"));
+  },
+  title() {
+    $("title").textContent = "No tag yet";
+    $("subtitle").textContent = plural(review.status.photos, "photo");
+  },
+  refresh() {},
+  key: () => false,
+};
+
+const viewOf = (name) => (name === "create" || review.status.tags.length ? views[name] : first);
+
+/** What the page shows anew; with the first tag, or without the last, that is another view. */
+async function renew() {
+  if (viewOf(document.body.dataset.view) !== view) await route();
+  else await view.refresh();
+}
+
+/** Go to an address at once: the next key is for what is there, not for what was. */
+function goTo(hash) {
+  if (hash === location.hash) return;
+  history.pushState(null, "", hash);
+  route();
+}
 
 async function route() {
   const [name, rest] = location.hash.slice(1).split("/", 2);
   const chosen = views[name] ? name : "grid";
-  view = views[chosen];
+  view = viewOf(chosen);
   document.body.dataset.view = chosen;
   for (const other of ["grid", "photo", "check", "progress"]) {
     if (other === chosen) $(`view-${other}`).setAttribute("aria-current", "page");
     else $(`view-${other}`).removeAttribute("aria-current");
   }
   closeSide();
-  await view.enter(rest === undefined ? (chosen === "grid" ? (grid.tag() ?? orderedTags()[0]) : undefined) : decodeURIComponent(rest));
+  const entered = view;
+  const entering = view.enter(rest === undefined ? (chosen === "grid" ? (grid.tag() ?? orderedTags()[0]) : undefined) : decodeURIComponent(rest));
   paintSide(chosen === "grid" ? grid.tag() : null);
+  await entering;
+  if (view !== entered) return;
   document.title = `${$("title").textContent} · positively`;
 }
 
-export async function undoLast() {
+/** Take the last answer back, and the hand back to where it was given. */
+export function undoLast() {
+  const taking = takeBack().finally(() => taking === undoing && (undoing = null));
+  undoing = taking;
+  return taking;
+}
+
+async function takeBack() {
   const told = await undo();
   if (told === null) return;
   if (told.what === null) toast("There is nothing left to undo.");
   else toast(`Undone: ${told.what}`);
   await refresh();
-  await view.refresh();
+  const [first] = told.pairs;
+  if (first === undefined) return;
+  if (viewOf(document.body.dataset.view) !== view) return route();
+  const isHere = view.undone ? await view.undone(told.pairs) : false;
+  if (isHere) return;
+  const item = await ask("/api/photo", { row: first[0] });
+  if (item !== null) toast(`Undone: ${told.what}: ${item.photo.name}${told.pairs.length > 1 ? " and others" : ""}`);
+}
+
+/** Keys that come while an answer is taken back wait for it: they are for the photo that it leads to. */
+function holdKey(event) {
+  if (undoing === null || event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab") return;
+  if (event.target.matches("input, textarea, select")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  undoing.then(() => document.activeElement.dispatchEvent(new KeyboardEvent(event.type, event)));
 }
 
 async function exportTable() {
   const told = await writeTable();
-  if (told !== null) toast(`${plural(told.labels, "label")} more in ${told.path}`);
+  if (told === null) return;
+  await refresh();
+  const { gained, rejected } = review.status;
+  // A new answer may repeat what the table had; then the kinds are not known apart.
+  const isSum = gained + rejected === told.labels;
+  const added = isSum ? `${plural(gained, "tag")} and ${plural(rejected, "absence")}` : plural(told.labels, "label");
+  toast(`${added} more in ${told.path}`);
 }
 
 function turn(by) {
   const names = orderedTags();
   if (!names.length) return;
   const place = names.indexOf(grid.tag());
-  location.hash = `#grid/${encodeURIComponent(names[(place + by + names.length) % names.length])}`;
+  goTo(`#grid/${encodeURIComponent(names[(place + by + names.length) % names.length])}`);
 }
 
 function openSide() {
@@ -64,10 +127,16 @@ function onKey(event) {
   const isTyping = event.target.matches("input, textarea, select");
   const isUndo = event.key === "z" && (event.ctrlKey || event.metaKey);
   if (isTyping && event.key === "Escape") event.target.blur();
-  if (isTyping) return;
+  if (isTyping && !(event.key === "Escape" && event.target.id === "tag-name")) return;
   // A button or link under the focus takes its own keys, but for those of the photos.
   if (["Enter", " "].includes(event.key) && event.target.matches("a, button:not(.pick)")) return;
   const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  // Where a name is asked for, letters are its own.
+  const isLetter = event.key !== " " && (event.key.length === 1 || ["Dead", "Process"].includes(event.key));
+  if (view.typing && plain && isLetter) {
+    view.typing();
+    return;
+  }
   if (isUndo || (plain && event.key === "u")) undoLast();
   else if (view.key(event)) undefined;
   else if (!plain) return;
@@ -77,19 +146,21 @@ function onKey(event) {
     $("search").focus();
   } else if (event.key === "]") turn(1);
   else if (event.key === "[") turn(-1);
-  else if (event.key === "t") location.hash = "#create";
-  else if ({ g: 1, p: 1, c: 1, i: 1 }[event.key]) location.hash = { g: "#grid", p: "#photo", c: "#check", i: "#progress" }[event.key];
+  else if (event.key === "t") goTo("#create");
+  else if ({ g: 1, p: 1, c: 1, i: 1 }[event.key]) goTo({ g: "#grid", p: "#photo", c: "#check", i: "#progress" }[event.key]);
+  else if (view.typing && event.key === "Escape") goTo("#grid");
   else return;
   event.preventDefault();
 }
 
 function setUp() {
   addEventListener("hashchange", route);
+  addEventListener("keydown", holdKey, true);
   addEventListener("keydown", onKey);
   $("undo").addEventListener("click", undoLast);
   $("export").addEventListener("click", exportTable);
   $("show-keys").addEventListener("click", () => $("keys").showModal());
-  $("new-tag").addEventListener("click", () => (location.hash = "#create"));
+  $("new-tag").addEventListener("click", () => goTo("#create"));
   $("open-side").addEventListener("click", openSide);
   $("close-side").addEventListener("click", closeSide);
   $("search").addEventListener("input", () => paintSide());
@@ -113,6 +184,7 @@ function setUp() {
 history.replaceState(null, "", location.pathname + location.hash);
 setUp();
 await refresh();
+if (!location.hash && !review.status.tags.length) history.replaceState(null, "", "#create");
 await route();
-watch(() => view.refresh());
+watch(renew);
 document.body.dataset.ready = "true";

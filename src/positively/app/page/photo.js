@@ -1,12 +1,14 @@
 // One photo, large, with the tags it probably lacks.
 
 import { $, about, figure, fill, h, isView, key, percent, picture } from "./dom.js";
+import { beginTag } from "./create.js";
 import { answer, ask, isOutdated, review } from "./review.js";
 
 let shown = null;
 let rows = [];
 let place = -1;
 let current = 0;
+let offered = null; // a name that no tag has
 
 async function open(row) {
   const told = await ask("/api/photo", row === undefined ? { exclude: rows } : { row });
@@ -21,6 +23,7 @@ async function open(row) {
   shown = told.photo;
   shown.candidates.forEach((candidate) => (candidate.state = 0));
   current = 0;
+  offered = null;
   history.replaceState(null, "", `#photo/${shown.row}`);
   // The next one is on its way while this one is looked at.
   for (const next of told.next) picture({ row: next }, "photo");
@@ -74,7 +77,7 @@ function paint() {
     ...decided.map(([tag, state]) => h("li", { class: `chip ${state > 0 ? "accepted" : "rejected"}` }, `${state > 0 ? "✓" : "✕"} ${tag}`)),
   ];
   const names = h("datalist", { id: "all-tags" }, ...review.status.tags.map((tag) => h("option", { value: tag.name })));
-  const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off" });
+  const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off", value: offered ?? "" });
   input.setAttribute("list", "all-tags");
   const focused = document.activeElement?.id === "other-tag";
   fill($("main"), h(
@@ -88,6 +91,7 @@ function paint() {
         h("h2", {}, shown.candidates.length ? "Probably missing" : "Every tag is answered"),
         h("ol", { class: "candidates" }, ...shown.candidates.map(candidateRow)),
         h("form", { class: "other", onsubmit: addOther }, h("label", { class: "hidden", for: "other-tag" }, "Another tag"), input, names, h("button", {}, "Add")),
+        offered && h("p", { class: "offer" }, `There is no tag “${offered}” yet.`, h("button", { id: "offer", onclick: makeOffered }, "Make it a new tag")),
       ),
     ),
   );
@@ -104,9 +108,22 @@ async function addOther(event) {
   event.preventDefault();
   const name = $("other-tag").value.trim();
   if (!name) return;
-  const told = await answer([[shown.row, name]], 1, "hand");
+  const tag = review.status.tags.find((other) => other.name.toLowerCase() === name.toLowerCase())?.name;
+  if (tag === undefined) {
+    offered = name;
+    paint();
+    $("offer").focus();
+    return;
+  }
+  const told = await answer([[shown.row, tag]], 1, "hand");
   if (told !== null) await open(shown.row);
   $("other-tag")?.focus();
+}
+
+function makeOffered() {
+  beginTag(offered, shown);
+  offered = null;
+  location.hash = "#create";
 }
 
 const forward = () => open(rows[place + 1]);
@@ -134,6 +151,16 @@ export const photo = {
     shown.known = told.photo.known;
     shown.decided = Object.fromEntries(Object.entries(decided).filter(([tag]) => !here.has(tag)));
     paint();
+  },
+
+  /** Back to the photo whose answer was taken back, and to its tag. */
+  async undone([[row, tag]]) {
+    if (shown?.row === row) await this.refresh();
+    else await open(row);
+    if (shown?.row !== row) return false;
+    current = Math.max(shown.candidates.findIndex((candidate) => candidate.tag === tag), 0);
+    paint();
+    return true;
   },
 
   key(event) {

@@ -23,7 +23,7 @@ function paint() {
       "tr",
       {},
       h("th", { scope: "row" }, h("a", { href: `#grid/${encodeURIComponent(tag.name)}` }, tag.name)),
-      ...[count(tag.known), tag.gained ? `+${count(tag.gained)}` : "–", tag.rejected ? count(tag.rejected) : "–", tag.judged ? `${percent(tag.right / tag.judged)} of ${tag.judged}` : "–", tag.learned ? count(tag.missing) : "too few photos"].map((text) => h("td", {}, text)),
+      ...[count(tag.known), tag.gained ? `+${count(tag.gained)}` : "–", tag.rejected ? count(tag.rejected) : "–", tag.judged ? `${percent(tag.right / tag.judged)} of ${tag.judged}` : "–", tag.learned ? count(tag.missing) : "too few stand out"].map((text) => h("td", {}, text)),
     ),
   );
   fill($("main"), h(
@@ -43,6 +43,8 @@ function paint() {
           : card(`≈ ${count(model)}`, "tags still missing", "as the model thinks; Check tells more"),
       ),
       h("table", {}, h("caption", { class: "hidden" }, "Tags"), h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...body)),
+      tags.some((tag) => !tag.learned) &&
+        h("p", { class: "soft" }, "Too few stand out: what is missing is counted with three photos or more whose looks tell them from the others."),
       tags.length > ROWS && h("p", { class: "soft" }, `The first ${ROWS} of ${count(tags.length)} tags.`),
     ),
   );

@@ -1,6 +1,6 @@
 // The list of tags with their counts, and a few numbers beneath it.
 
-import { $, count, fill, h, plural } from "./dom.js";
+import { $, UNCOUNTED, count, fill, h, plural } from "./dom.js";
 import { review } from "./review.js";
 
 const SHOWN = 200;
@@ -39,7 +39,7 @@ function row(tag, isCurrent) {
   const bar = h("span", { class: "meter", "aria-hidden": "true" });
   bar.style.setProperty("--share", tag.gained / Math.max(tag.gained + tag.missing, 1));
   const missing = tag.learned ? count(tag.missing) : "?";
-  const told = tag.learned ? `about ${count(tag.missing)} missing` : "too few photos to count what is missing";
+  const told = tag.learned ? `about ${count(tag.missing)} missing` : UNCOUNTED;
   return h(
     "li",
     {},

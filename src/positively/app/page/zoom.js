@@ -72,8 +72,9 @@ export function setUpZoom() {
     const { item, decide } = shown;
     const state = { a: 1, y: 1, r: -1, n: -1 }[event.key];
     const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
-    if (event.key === "u" || (event.key === "z" && (event.ctrlKey || event.metaKey))) {
+    if ((event.key === "u" && decide) || (event.key === "z" && (event.ctrlKey || event.metaKey))) {
       await undoLast();
+      shown.item = shown.tiles.items[shown.tiles.current] ?? shown.item;
       paint();
     } else if (event.ctrlKey || event.metaKey) return;
     else if (state && decide) move(() => decide([item], state));
