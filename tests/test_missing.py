@@ -325,7 +325,7 @@ def test_the_command_writes_lists_counts_and_the_table(place, tags, complete, ta
     with (out / "tags.csv").open(newline="") as file:
         added = [(row["image"], tag) for row in csv.DictReader(file) for tag in row["missing"].split(";") if tag]
     assert len(added) == sum(p >= 0.5 for p in probabilities)
-    assert "tags are missing" in told and "positively review tags.csv" in told
+    assert "are missing" in told and f"positively review tags.csv --images {tags.root} --backbone" in told
     # Again, accepting: the same folder is ours, and the tags stand among the others.
     assert main(["missing", "tags.csv", *words(place, tags, "--accept-above", "0.9", "--format", "parquet")]) == 0
     accepted, _ = read_labels(out / "tags.csv", ReadOptions(images=str(tags.root)))

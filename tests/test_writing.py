@@ -335,3 +335,17 @@ def test_parquet_keeps_its_metadata(photos):
     table, _ = read_labels(source, ReadOptions())
     write_table(out, table, {("a.jpg", "dog"): -1}, source=source, options=ReadOptions())
     assert pq.read_schema(out).metadata[b"by"] == b"me"
+
+
+def test_what_excel_wrote_opens_in_excel_again(photos):
+    source, out = photos / "tags.csv", photos / "out.csv"
+    source.write_bytes(b"\xef\xbb\xbfimage;tags\r\na.jpg;caf\xc3\xa9\r\nb.jpg;dog\r\n")
+    table, _ = read_labels(source, ReadOptions())
+    write_table(out, table, {("b.jpg", "café"): 1}, source=source, options=ReadOptions())
+    assert out.read_bytes() == b"\xef\xbb\xbfimage;tags\r\na.jpg;caf\xc3\xa9\r\nb.jpg;dog;caf\xc3\xa9\r\n".replace(
+        b"dog;caf\xc3\xa9", b'"dog;caf\xc3\xa9"'
+    )
+    source.write_bytes("image,tags\na.jpg,café\nb.jpg,dog\n".encode("cp1252"))
+    table, _ = read_labels(source, ReadOptions())
+    write_table(out, table, {("b.jpg", "café"): 1}, source=source, options=ReadOptions())
+    assert out.read_bytes().startswith(b"\xef\xbb\xbf") and labels(out)["b.jpg"][0] == {"dog", "café"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -58,14 +59,15 @@ def main(arguments: list[str]) -> int:
     """Find, print, write."""
     values = parser().parse(arguments)
     from positively.errors import ConfigError, option
-    from positively.missing.files import MissingFolder
-    from positively.runs.folder import RunFolder
 
     for name in ("at_least", "accept_above"):
         if values[name] is not None and not 0 <= values[name] <= 1:
             raise ConfigError(f"{option(name, values[name])}: a probability lies between 0 and 1.")
     if values.folds < 2:
         raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
+    from positively.missing.files import MissingFolder
+    from positively.runs.folder import RunFolder
+
     source = Path(values.source)
     is_run = RunFolder(source).holds_run
     folder = MissingFolder(values.out or (source / "missing" if is_run else f"{source.absolute().stem}-missing"))
@@ -83,7 +85,9 @@ def main(arguments: list[str]) -> int:
         print(f"{out} is the table with {count:,} tags more, {where}: those of probability {above:g} and above.")
     print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
     if not is_run:
-        print(f"Next: positively review {source} accepts and rejects them at the speed of a keystroke.")
+        words = [word for word in arguments if word != values.source]
+        shared = _shared_words(words)
+        print(f"Next, a page to accept and reject them: {shlex.join(['positively', 'review', values.source, *shared])}")
     return 0
 
 
@@ -131,6 +135,21 @@ def _find_in_run(source: Path, values: Namespace) -> Finding:
         logger.warning(f"The table of the run is not written with its missing tags: {reason}")
         return found, None, None, reading
     return found, table, Path(config["table"]), reading
+
+
+def _shared_words(arguments: list[str]) -> list[str]:
+    """The options of this call that the review takes as well."""
+    from positively.cli import review
+
+    known = {option for action in review.parser()._actions for option in action.option_strings} - {"--out", "--export"}
+    words: list[str] = []
+    is_shared = False
+    for word in arguments:
+        if word.startswith("--"):
+            is_shared = word.partition("=")[0].replace("-", "_").replace("__", "--", 1) in known
+        if is_shared:
+            words.append(word)
+    return words
 
 
 def _first(found: MissingTags, count: int = 10, each: int = 2) -> str:

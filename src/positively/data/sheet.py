@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -49,6 +50,7 @@ class Sheet:
         self.own: int | None = None
         self.key: Callable[[str], str] = same
         self._width = len(columns)
+        self.encoding, self.line_end = "utf-8", "\n"
         self._arrow: Any = None
 
     @classmethod
@@ -81,7 +83,12 @@ class Sheet:
         if parquet:
             sheet._open_parquet(path)
         else:
-            sheet.delimiter = find_delimiter(read_text(path)[0])
+            text, encoding = read_text(path)
+            sheet.delimiter = find_delimiter(text)
+            # Excel takes UTF-8 without its mark for Windows-1252.
+            marked = path.read_bytes().startswith(codecs.BOM_UTF8) or encoding != "UTF-8"
+            sheet.encoding = "utf-8-sig" if marked else "utf-8"
+            sheet.line_end = "\r\n" if "\r\n" in text[: text.find("\n") + 1] else "\n"
         if layout.tags is not None:
             sheet.syntax = sheet._find_syntax()
         if options.aliases is not None:
@@ -163,12 +170,12 @@ class Sheet:
         if suffix == ".parquet":
             self._write_parquet(out)
             return
-        text = io.StringIO()
-        writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else self.delimiter, lineterminator="\n")
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else self.delimiter, lineterminator=self.line_end)
         if self.has_header or len(self.columns) > self._width:
             writer.writerow(self.columns)
         writer.writerows([self._text(cell, place) for place, cell in enumerate(row.cells)] for row in self.rows)
-        out.write_text(text.getvalue(), encoding="utf-8")
+        out.write_text(text.getvalue(), encoding=self.encoding, newline="")
 
     def _write_parquet(self, out: Path) -> None:
         import pyarrow
