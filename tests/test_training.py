@@ -101,6 +101,7 @@ def test_a_run_folder_holds_everything(unbroken):
         "thresholds.json",
         "images.csv",
         "README.md",
+        "report.html",
     }
     settings = yaml.safe_load((unbroken / "config.yaml").read_text())
     assert settings["options"] == {"gamma": 0.3} and settings["method"] == "pu-mlc"
