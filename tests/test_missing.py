@@ -94,13 +94,17 @@ def test_only_the_order_within_a_class_counts_so_that_a_model_that_calls_blanks_
     np.testing.assert_allclose(low.values, high.values, atol=0.02)
 
 
-def test_what_cannot_be_judged_is_said_and_left_out():
+def test_what_cannot_be_judged_is_said_and_left_out(tmp_path):
     scores, _, states = made()
     states[:, 2] = 0
     states[:2, 2] = 1
     found = po.find_missing(scores, states, classes=["a", "b", "rare", "d", "e"])
     assert not found.counts.learned[2] and 2 not in found.columns and 2 not in found.wrong.columns
     assert "Cannot be judged, so not in the list: 'rare' (2)" in str(found)
+    found.write(tmp_path / "lists")
+    with (tmp_path / "lists" / "classes.csv").open(newline="") as file:
+        rare = list(csv.DictReader(file))[2]
+    assert (rare["tag"], rare["missing"], rare["judged"]) == ("rare", "", "0")
 
 
 def test_few_known_tags_give_a_bound_and_no_number():

@@ -1,5 +1,6 @@
 """The command line: one verb a file, imported when it is called, so that help costs no torch."""
 
+import difflib
 import os
 import sys
 from importlib import import_module
@@ -44,7 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     verb, rest = arguments[0], [argument for argument in arguments[1:] if argument != "--debug"]
     if verb not in VERBS:
-        print(f"positively has no verb '{verb}'; it has {', '.join(VERBS)}.", file=sys.stderr)
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        print(f"positively has no verb '{verb}'; it has {', '.join(VERBS)}.{hint}", file=sys.stderr)
         return 2
     prepare_process()
     try:

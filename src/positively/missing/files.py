@@ -66,8 +66,8 @@ class MissingFolder:
         classes: dict[str, Any] = {
             "tag": list(found.classes),
             "known": counts.known,
-            "missing": np.round(counts.missing, 1),
-            "at_most": np.round(counts.at_most, 1),
+            "missing": np.where(counts.learned, np.round(counts.missing, 1), np.nan),
+            "at_most": np.where(counts.learned, np.round(counts.at_most, 1), np.nan),
             "judged": counts.learned.astype(np.int64),
         }
         files = [
@@ -111,8 +111,10 @@ class MissingFolder:
         import pyarrow.parquet
 
         def typed(part: dict[str, Any]) -> Any:  # an empty list has no type by itself
-            named = {n: pyarrow.array(v, pyarrow.string()) if isinstance(v, list) else v for n, v in part.items()}
-            return pyarrow.table(named)
+            kinds = {list: pyarrow.string()}
+            # From pandas' point of view, NaN is a blank: what cannot be judged has no number.
+            arrays = {n: pyarrow.array(v, kinds.get(type(v)), from_pandas=True) for n, v in part.items()}
+            return pyarrow.table(arrays)
 
         def fill(temporary: Path) -> None:
             first = typed(next(parts))

@@ -194,7 +194,7 @@ class ReviewModel:
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
             left = sum(column.missing for column in learned)
-            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: the audit can check."
+            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: random checks tell."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
     # What changes.
