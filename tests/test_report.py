@@ -17,6 +17,7 @@ from positively.calibration import CalibratedScores, OutOfSample, calibrate_summ
 from positively.cli import main
 from positively.errors import ImageError, RunError
 from positively.files import write_json
+from positively.labels import POSITIVE
 from positively.report.page import render_page
 from positively.report.run.contents import read_contents
 from positively.report.run.photos import PhotoBook, find_root, image_folders
@@ -130,6 +131,21 @@ def test_the_table_of_tags_counts_what_the_table_holds_and_what_was_measured(run
         assert int(cells[1]) <= int(cells[2]) <= int(cells[3]), "known, expected, at most"
         assert cells[-1] == f"{100 * evaluation.average_precision[name]:.1f}"
     assert "Measured on test.csv" in text_of(run)
+
+
+def test_the_page_has_one_answer_to_how_many_tags_are_missing(run, tags):
+    calibrated = read_contents(run.path)
+    shifted = replace(calibrated.calibrated.calibration, positives=3 * calibrated.calibrated.calibration.positives)
+    contents = replace(calibrated, calibrated=replace(calibrated.calibrated, calibration=shifted))
+    sections = {section.heading: section for section in run_sections(contents, PhotoBook(None))}
+    true = next(tile for tile in sections["At a glance"].tiles if tile.label == "tags are true")
+    missing = re.search(r"About ([\d,]+) tags", sections["Missing tags"].text).group(1)
+    known = tags.total(POSITIVE)
+    expected = sum(float(row[2].replace(",", "")) for row in sections["Tag by tag"].tables[0].rows)
+    assert float(true.value.removeprefix("≈ ").replace(",", "")) - known == pytest.approx(
+        float(missing.replace(",", "")), abs=1.5
+    )
+    assert expected - known == pytest.approx(float(missing.replace(",", "")), abs=len(tags.classes))
 
 
 def test_a_report_written_twice_is_the_same_to_the_byte(run, tmp_path):

@@ -89,9 +89,16 @@ class Quality:
         return 2 * self.right / max(float(self.given.sum() + self.positives.sum()), 1e-12)
 
 
-def judge(calibrated: CalibratedScores, cuts: Values) -> Quality:
-    """What cuts do, by the out-of-sample scores a calibration was made from."""
-    calibration, summary = calibrated.calibration, calibrated.summary
+def judge(calibrated: CalibratedScores, cuts: Values, counts: CalibratedScores | None = None) -> Quality:
+    """What cuts do, by the out-of-sample scores a calibration was made from.
+
+    Args:
+        calibrated: What the run's scores mean.
+        cuts: ``(C,)`` probabilities from which on a tag is given.
+        counts: What says how many positives there are, so that a page has one answer; by default the same.
+    """
+    calibration, summary, counts = calibrated.calibration, calibrated.summary, counts or calibrated
+    judged, counted_photos = (int(part.images.sum(axis=1).max(initial=0)) for part in (summary, counts.summary))
     reaches = bin_probabilities(calibration, summary) >= cuts[:, None]
     expected = calibrated.expected(cuts)
     known, absent = summary.known + summary.accepted, summary.negative + summary.rejected
@@ -99,20 +106,26 @@ def judge(calibrated: CalibratedScores, cuts: Values) -> Quality:
     is_complete = not summary.unknown.any()
     counted = found / np.where(given > 0, given, np.nan), found / np.maximum(known.sum(axis=1), 1.0)
     precision, recall = counted if is_complete else (expected.precision, expected.recall)
+    learned = calibration.learned & np.isfinite(cuts)
+    # Of a tag that was not learned, what is on record is all there is.
+    positives, at_most = (
+        np.where(learned, part * judged / max(counted_photos, 1), known.sum(axis=1))
+        for part in (counts.calibration.positives, counts.calibration.at_most)
+    )
     return Quality(
-        judged=int(summary.images.sum(axis=1).max(initial=0)),
+        judged=judged,
         known=known.sum(axis=1),
         found=found,
         given=given,
         refuted=(absent * reaches).sum(axis=1),
         is_complete=is_complete,
-        positives=calibration.positives,
-        at_most=calibration.at_most,
-        frequency=calibration.label_frequency,
+        positives=positives,
+        at_most=at_most,
+        frequency=counts.calibration.label_frequency,
         cuts=cuts,
         precision=precision,
         recall=recall,
-        learned=calibration.learned & np.isfinite(cuts),
+        learned=learned,
     )
 
 

@@ -42,8 +42,6 @@ def missing_section(
     """The tags that are probably missing, with photos, how many, and how far down the list it pays to look."""
     classes, (known, scale) = contents.classes, on_record(contents, quality)
     positives, at_most = scale * quality.positives, scale * quality.at_most
-    if missing is not None and len(contents.images) == len(contents.parts):  # as positively missing counts them
-        positives, at_most = known + missing.counts.missing, known + missing.counts.at_most
     gone, most = (float(np.maximum(part - known, 0.0)[quality.learned].sum()) for part in (positives, at_most))
     if missing is not None and not len(missing):
         return None

@@ -60,7 +60,9 @@ def write_run_report(
 def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
     """Everything that can be said of a run, the most useful first."""
     calibrated, missing = contents.calibrated, listing(contents)
-    quality = judge(calibrated, contents.thresholds) if calibrated is not None else None
+    # One answer to how many tags are missing: that of the list.
+    counts = contents.out_of_sample.calibrated if contents.out_of_sample is not None else None
+    quality = judge(calibrated, contents.thresholds, counts) if calibrated is not None else None
     sections: list[Section | None] = [summary_section(contents, quality)]
     soft = None
     if quality is None:
