@@ -1,7 +1,8 @@
 """The review simulated on hidden truth: 2,000 answers by each way of asking, and how often the audit's interval holds.
 
 Photos of coco-mini and VOC 2007 with 30 % of their tags known. Rows are ways of asking; ``fixed`` asks in the order of
-the start, with retraining only when it is looked at, ``random`` takes any unknown pair.
+the start, ``random`` takes any unknown pair. Beside each stands the mAP of a model that is told the same answers at
+once, when all are given. The interval is tried on 5,000 photos more, on which none of its constants were set.
 
 Run as ``python -m benchmarks.loop FOLDER WEIGHTS --out FIGURES`` from the root of the project; the first two are those
 of ``benchmarks.logistic``. ``--answers 200 --simulations 20`` is a quick look.
@@ -18,13 +19,13 @@ from positively.missing import ReviewModel, audit_coverage, simulate
 from positively.missing.simulate import POLICIES, Coverage, Progress
 from positively.report.figures import COLORS, MARKERS, add_legend, new_figure, save_figure, styled
 
-KNOWN = 0.3
+KNOWN, REVIEWED, MOST = 0.3, 500, 5000
 NAMES = {
     "likeliest": "likeliest first",
     "teaching": "what teaches most",
     "mixed": "the page's mix",
     "random": "at random",
-    "fixed": "likeliest, no updates",
+    "fixed": "in the order of the start",
 }
 
 
@@ -38,8 +39,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     tables = read_tables(options.folder, options.weights)
-    for name in ("coco-mini", "voc2007"):
-        features, truth, test, test_truth = tables[name]
+    for name, (features, truth, test, test_truth) in tables.items():
+        features, truth = features[:MOST], truth[:MOST]
         known = np.random.default_rng(0).random(truth.shape) < KNOWN
         states = np.where(known & (truth == 1), 1, 0).astype(np.int8)
         classes = [str(index) for index in range(truth.shape[1])]
@@ -50,16 +51,30 @@ def main() -> None:
         def quality(model: ReviewModel, test=test, test_truth=test_truth) -> float:
             return 100 * mean_average_precision(model.scores(test), test_truth)
 
-        curves = {}
-        for policy in POLICIES:
-            curves[policy] = simulate(start(), truth, policy, options.answers, quality=quality)
+        curves, at_end = {}, {}
+        for policy in POLICIES if name in ("coco-mini", "voc2007") else ():
+            model = start()
+            curves[policy] = simulate(model, truth, policy, options.answers, quality=quality)
+            at_end[policy] = quality(told_at_once(start(), model))
             print(f"  {name}, {policy}: {curves[policy][-1]}", flush=True)
-        print(table(name, curves), flush=True)
-        print(coverage_table(audit_coverage(start(), truth, simulations=options.simulations)), flush=True)
-        draw(name, curves, options.out)
+        if curves:
+            print(table(name, curves, at_end), flush=True)
+            draw(name, curves, options.out)
+        for after in (0, REVIEWED):
+            rows = audit_coverage(start(), truth, simulations=options.simulations, after=after)
+            print(f"{name}, {after} likeliest answered before\n\n{coverage_table(rows)}", flush=True)
 
 
-def table(name: str, curves: dict[str, list[Progress]]) -> str:
+def told_at_once(fresh: ReviewModel, reviewed: ReviewModel) -> ReviewModel:
+    """The model of the start with all answers of a review."""
+    for column in range(len(reviewed.classes)):
+        rows = np.flatnonzero(reviewed.columns[column].labels.reviewed)
+        fresh.answer(rows, column, reviewed.states(column)[rows])
+    fresh.renew()
+    return fresh
+
+
+def table(name: str, curves: dict[str, list[Progress]], at_end: dict[str, float]) -> str:
     """Tags found, mAP on other photos, and the error of the count, after a quarter, half and all of the answers."""
     points = curves[POLICIES[0]]
     places = [len(points) // 4, len(points) // 2, len(points) - 1]
@@ -68,8 +83,9 @@ def table(name: str, curves: dict[str, list[Progress]]) -> str:
         f"\n{name}: {first.missing:,} tags hidden; mAP {first.quality:.1f} before the first answer, "
         f"{first.expected / first.missing - 1:+.0%} in the count of missing tags\n",
         "| asking |" + "".join(f" found at {points[place].answers:,} |" for place in places)
-        + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " count by model | by audit |",
-        "|---|" + "---:|" * (2 * len(places) + 2),
+        + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " told at once |"
+        + " count by model | by audit |",
+        "|---|" + "---:|" * (2 * len(places) + 3),
     ]  # fmt: skip
     for policy, curve in curves.items():
         last = curve[-1]
@@ -78,7 +94,8 @@ def table(name: str, curves: dict[str, list[Progress]]) -> str:
         audit = last.estimate
         checked = "" if audit is None else f"{audit.missing:,.0f} ({audit.low:,.0f}–{audit.high:,.0f})"
         lines.append(
-            f"| {NAMES[policy]} | {found} | {quality} | {last.expected:,.0f} of {last.missing:,} | {checked} |"
+            f"| {NAMES[policy]} | {found} | {quality} | {at_end[policy]:.1f} "
+            f"| {last.expected:,.0f} of {last.missing:,} | {checked} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -3,14 +3,16 @@
 Positives are hidden uniformly, or by class (the share known of a class is σ(logit(ratio) + 0.8 z), z normal). Rows:
 ours; cleanlab's per-class label quality fed with (a) the same out-of-sample probabilities, (b) those of logistic
 regression that calls the unknown negative, cross-fitted over five folds on the same features, normalised, with the L2
-that ranked best on other photos. Then false tags are injected, and found again among the known ones.
+that ranked best on other photos. Then a table of 543 photos, and false tags that are injected and found again among the
+known ones.
 
-Run as ``python -m benchmarks.missing FOLDER WEIGHTS [OUT]`` from the root of the project; FOLDER and WEIGHTS are those
-of ``benchmarks.logistic``. Every cell is a file in OUT (runs/missing): killed and started again it goes on.
+Run as ``python -m benchmarks.missing FOLDER WEIGHTS [--out OUT]`` from the root of the project; FOLDER and WEIGHTS are
+those of ``benchmarks.logistic``. Every cell is a file in OUT (runs/missing): killed and started again it goes on. With
+``--choose`` it prints how each L2 ranks on other photos: VOC's val, and photos of COCO that serve nothing else.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,34 +29,66 @@ from positively.report.tables import Table
 
 RATIOS, KINDS, SEEDS, DEPTHS = (0.1, 0.3, 0.5, 0.7), ("uniform", "by class"), 5, (100, 500, 1000)
 NOISE, NOISE_RATIOS = (0.01, 0.05), (0.3, 0.7)
-L2, FOLDS = 3e-4, 5
+L2, FOLDS, SMALL = 3e-4, 5, 543
+CHOICES, CHOICE_RATIOS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3), (0.1, 0.5)
 OURS, SAME, NEGATIVE = "positively", "cleanlab (a)", "cleanlab (b)"
 
 
 def main() -> None:
-    folder, weights = Path(sys.argv[1]), sys.argv[2]
-    out = Path(sys.argv[3] if len(sys.argv) > 3 else "runs/missing")
-    for name, (features, truth, *_) in read_tables(folder, weights).items():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("weights")
+    parser.add_argument("--out", type=Path, default=Path("runs/missing"))
+    parser.add_argument("--choose", action="store_true")
+    options = parser.parse_args()
+    tables = read_tables(options.folder, options.weights)
+    if options.choose:
+        choose(tables)
+        return
+    for name, (features, truth, *_) in tables.items():
         if name in ("coco-mini", "voc2007"):
             truth = truth == 1
             for kind in KINDS:
-                cells = {
-                    (ratio, seed): cell(
-                        out / f"{name}-{kind}-{ratio}-{seed}.json", compare, features, truth, ratio, seed, kind
-                    )
-                    for ratio in RATIOS
-                    for seed in range(SEEDS)
-                }
-                print(missing_table(f"{name}, hidden {kind}", cells).markdown(), flush=True)
+                print_missing(f"{name}, hidden {kind}", options.out, f"{name}-{kind}", features, truth, kind, RATIOS)
+            if name == "coco-mini":
+                few = features[:SMALL], truth[:SMALL]
+                print_missing(f"{SMALL} photos of coco-mini", options.out, f"{name}-{SMALL}", *few, "uniform", (0.3,))
             wrong = {
                 (noise, ratio, seed): cell(
-                    out / f"{name}-noise-{noise}-{ratio}-{seed}.json", inject, features, truth, ratio, seed, noise
+                    options.out / f"{name}-noise-{noise}-{ratio}-{seed}.json",
+                    *(inject, features, truth, ratio, seed, noise),
                 )
                 for noise in NOISE
                 for ratio in NOISE_RATIOS
                 for seed in range(SEEDS)
             }
             print(wrong_table(f"{name}, false tags", wrong).markdown(), flush=True)
+
+
+def print_missing(title: str, out: Path, place: str, features, truth, kind: str, ratios: tuple[float, ...]) -> None:
+    cells = {
+        (ratio, seed): cell(out / f"{place}-{ratio}-{seed}.json", compare, features, truth, ratio, seed, kind)
+        for ratio in ratios
+        for seed in range(SEEDS)
+    }
+    print(missing_table(title, cells, ratios).markdown(), flush=True)
+
+
+def choose(tables: dict) -> None:
+    """How each L2 of the rival ranks hidden positives of photos that serve nothing else; one mask."""
+    others = {"voc2007 val": tables["voc2007"][2:], "5,000 other photos of COCO": tables["24,000 photos"][:2]}
+    for name, (features, truth) in others.items():
+        features, truth = features[:5000], truth[:5000] == 1
+        for ratio in CHOICE_RATIOS:
+            states = hide(truth, ratio, 0, "uniform")
+            hidden, judged = truth & (states == 0), (states == 1).sum(axis=0) >= 3
+            for l2 in CHOICES:
+                found = measures(ranked(states, cross_fitted(features, states, l2), hidden, judged), int(hidden.sum()))
+                shares = " ".join(f"{100 * share:.1f}" for share in (*found["precision"], found["recall"]))
+                print(
+                    f"{name}, {100 * ratio:.0f} % known, L2 {l2:g}: first {DEPTHS}, recall at 80 %: {shares}",
+                    flush=True,
+                )
 
 
 def cell(file: Path, measure, *arguments) -> dict:
@@ -98,7 +132,7 @@ def find(features: np.ndarray, states: np.ndarray):
     return rank_missing(scores, states, fitted.first, *names), fitted.first.probabilities(scores)
 
 
-def cross_fitted(features: np.ndarray, states: np.ndarray) -> np.ndarray:
+def cross_fitted(features: np.ndarray, states: np.ndarray, l2: float = L2) -> np.ndarray:
     """Probabilities of images that did not train, unknown labels called negative."""
     inputs = root_normalize(torch.from_numpy(features))
     targets = torch.from_numpy(np.where(states == 1, 1, -1))
@@ -106,7 +140,7 @@ def cross_fitted(features: np.ndarray, states: np.ndarray) -> np.ndarray:
     result = np.empty(states.shape)
     for number in range(FOLDS):
         held = fold == number
-        result[held.numpy()] = expit(logistic(inputs[~held], inputs[held], targets[~held], L2))
+        result[held.numpy()] = expit(logistic(inputs[~held], inputs[held], targets[~held], l2))
     return result
 
 
@@ -156,9 +190,9 @@ def inject(features: np.ndarray, truth: np.ndarray, ratio: float, seed: int, noi
     }
 
 
-def missing_table(title: str, cells: dict) -> Table:
+def missing_table(title: str, cells: dict, ratios: tuple[float, ...]) -> Table:
     rows: list[tuple[str, ...]] = []
-    for ratio in RATIOS:
+    for ratio in ratios:
         results = [cells[ratio, seed] for seed in range(SEEDS)]
         rows.append((f"{100 * ratio:.0f} % known",))
         for name in (OURS, SAME, NEGATIVE):

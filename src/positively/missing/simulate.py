@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Literal, get_args
 
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from positively.errors import ConfigError, option
 from positively.labels import POSITIVE, UNKNOWN, States
 from positively.missing.asking import MIXED, Pair, Way
-from positively.missing.audit import FEWEST_ANSWERS, Estimate, draw_audit, estimate_total
+from positively.missing.audit import FEWEST_ANSWERS, Estimate, draw_audit, estimate_missing
+from positively.missing.column import Column
 from positively.missing.review import ReviewModel
 from positively.randomness import random_stream
 
@@ -65,14 +66,10 @@ def simulate(
 
     def look(given: int) -> Progress:
         overview = model.overview()
-        hidden = sum(
-            int(((truth[:, column] == POSITIVE) & (model.states(column) == UNKNOWN)).sum())
-            for column in range(len(overview))
-        )
         return Progress(
             answers=given,
             found=sum(part.accepted for part in overview),
-            missing=hidden,
+            missing=sum(_left(column, truth[:, index]) for index, column in enumerate(model.columns)),
             expected=sum(part.missing for part in overview),
             estimate=model.estimate(),
             quality=None if quality is None else quality(model),
@@ -135,33 +132,56 @@ class Coverage:
 
 
 def audit_coverage(
-    model: ReviewModel, truth: States, answers: tuple[int, ...] = (100, 200, 500), simulations: int = 200
+    model: ReviewModel,
+    truth: States,
+    answers: tuple[int, ...] = (100, 200, 500),
+    simulations: int = 200,
+    *,
+    after: int = 0,
 ) -> list[Coverage]:
-    """Draw many audits of a table whose labels are known.
+    """Draw many audits of a table whose labels are known, and see what the page would say.
 
     Args:
-        model: The table with its hidden labels, as it is when the audit is drawn.
-        truth: N×C states; draws of pairs that are unknown even here are passed over.
-        answers: Numbers of answers to look at.
+        model: The table with its hidden labels, as it is when the audits are drawn; it is changed.
+        truth: N×C states; draws of pairs that are unknown even here are put off.
+        answers: Numbers of audit answers to look at.
         simulations: How many designs to draw.
+        after: Answers to the likeliest that were given between the drawing and the audit.
     """
-    hidden = ((truth == POSITIVE) & (_states(model) == UNKNOWN)).sum(axis=0)
-    everything = list(range(len(hidden)))
+    start = model.columns
+    if after:
+        simulate(model, truth, "likeliest", after, every=after)
     whole: dict[int, list[tuple[float, float, float]]] = {count: [] for count in answers}
     single: dict[int, list[bool]] = {count: [] for count in answers}
     for seed in range(simulations):
-        design = draw_audit(model.columns, seed, 2 * max(answers))
-        answered = truth[design.rows, design.columns]
-        judged, right = np.flatnonzero(answered != UNKNOWN), answered == POSITIVE
+        design = draw_audit(start, seed, 2 * max(answers))
+        judged = np.flatnonzero(truth[design.rows, design.columns] != UNKNOWN)
         for count in answers:
-            draws = judged[:count]
-            whole[count].append(estimate_total(design, draws, right[draws], everything))
-            for index in np.flatnonzero(np.bincount(design.columns[draws]) >= FEWEST_ANSWERS).tolist():
-                own = draws[design.columns[draws] == index]
-                _, low, high = estimate_total(design, own, right[own], [index])
-                single[count].append(bool(low <= hidden[index] <= high))
-    total = hidden.sum()
-    return [_coverage(count, np.array(whole[count]) / total, single[count]) for count in answers]
+            rows, columns = (part[: judged[count - 1] + 1] for part in (design.rows, design.columns))
+            told = [_told(part, rows[columns == i], truth[:, i]) for i, part in enumerate(model.columns)]
+            left = [_left(part, truth[:, index]) for index, part in enumerate(told)]
+            put_off = frozenset(
+                (row, column)
+                for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
+                if not truth[row, column]
+            )
+            found, total = estimate_missing(design, told, put_off=put_off), max(sum(left), 1)
+            if found is not None:
+                whole[count].append((found.missing / total, found.low / total, found.high / total))
+            for index in np.flatnonzero(np.bincount(columns) >= FEWEST_ANSWERS).tolist():
+                own = estimate_missing(design, told, index, put_off)
+                single[count] += [own.low <= left[index] <= own.high] if own is not None else []
+    return [_coverage(count, np.array(whole[count]), single[count]) for count in answers]
+
+
+def _told(column: Column, rows: npt.NDArray[np.int64], truth: States) -> Column:
+    """A column with answers to these rows; its scores stay, as they do for whoever answers nothing but the audit."""
+    return replace(column, labels=column.labels.changed(rows, truth[rows], np.ones(len(rows), dtype=np.float32)))
+
+
+def _left(column: Column, truth: States) -> int:
+    """Tags that are really still missing."""
+    return int(((truth == POSITIVE) & (column.labels.states == UNKNOWN)).sum())
 
 
 def _coverage(count: int, shares: npt.NDArray[np.float64], single: list[bool]) -> Coverage:
