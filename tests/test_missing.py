@@ -16,7 +16,7 @@ from positively.calibration import calibrate
 from positively.cli import main
 from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
-from positively.errors import ConfigError, FileError, MetricError, RunError
+from positively.errors import ConfigError, FileError, LabelError, MetricError, RunError
 from positively.labels import LabelTable
 from positively.missing import crossfit, rank, rank_missing
 from positively.missing.files import MissingFolder
@@ -204,6 +204,8 @@ def test_series_are_found_and_kinds_of_things_are_not():
     coins = photos[0] * (1 + 0.02 * generator.standard_normal((300, 64)).astype(np.float32))
     assert find_series(coins) is None
     assert find_series(photos[20:]) is None
+    bursts = np.repeat(photos[20:80], 5, axis=0) * (1 + 0.01 * generator.standard_normal((300, 64)).astype(np.float32))
+    assert np.array_equal(find_series(bursts), np.repeat(np.arange(60), 5))  # also where every photo is of one
 
 
 def test_a_series_does_not_vouch_for_itself():
@@ -219,6 +221,32 @@ def test_a_series_does_not_vouch_for_itself():
         probes = [fit(features, states, groups=groups) for groups in (None, find_series(features))]
         ranks.append([int((probe.loo_scores[:, 0] > probe.loo_scores[25, 0]).sum()) for probe in probes])
     assert np.median(ranks, axis=0)[0] < 10 < 100 < np.median(ranks, axis=0)[1]
+
+
+def test_a_tagged_series_is_not_held_against_its_tags():
+    """Known positives of a series are scored by the few others; they stand where a hidden one would."""
+    generator = np.random.default_rng(0)
+    features = generator.random((400, 32)).astype(np.float32)
+    states = np.zeros((400, 1), dtype=np.int8)
+    states[[0, 1, 2, 10, 11]] = 1
+    probe = fit(features, states, groups=np.maximum(np.arange(400) - 2, 0))
+    levelled, raw = probe.first_scores(np.arange(1))[:, 0], probe.loo_scores[:, 0]
+    np.testing.assert_allclose(levelled[:3], raw[:3] * 5 / 2, rtol=1e-5)
+    np.testing.assert_allclose(levelled[[10, 11]], raw[[10, 11]] * 5 / 4, rtol=1e-5)
+    assert np.array_equal(levelled[states[:, 0] == 0], raw[states[:, 0] == 0])
+
+
+def test_names_and_options_that_do_not_fit_are_refused(tags):
+    scores, states = np.random.default_rng(0).random((50, 2)), np.zeros((50, 2), dtype=np.int8)
+    states[:20] = 1
+    with pytest.raises(LabelError, match="2 classes and 1 names"):
+        po.find_missing(scores, states, classes=["cat"])
+    with pytest.raises(LabelError, match="50 images and 1 names"):
+        po.find_missing(scores, states, images=["a.jpg"])
+    with pytest.raises(ConfigError, match="at_leest with a table only"):
+        po.find_missing(scores, states, at_leest=0.9)
+    with pytest.raises(ConfigError, match="a table or a run has its own"):
+        po.find_missing(tags, classes=["cat"])
 
 
 def test_tables_without_a_question_are_refused(place, complete, tags):
@@ -257,14 +285,14 @@ def test_a_network_that_learns_is_cross_fitted_and_goes_on(place, tags, complete
         po.missing.missing_in_table(tags, config, **find)
     with caplog.at_level("INFO", logger="positively"):
         found = po.missing.missing_in_table(tags, config, **find)
-    assert trained == [50, 50, "stopped", 50, 50]
+    assert trained[2] == "stopped" and len(trained) == 5  # what was done before it was stopped is not done again
+    assert sum(size for size in trained if size != "stopped") == len(tags)
     assert "4 trainings" in caplog.text and "3 times as long as one training" in caplog.text
     assert right(found, complete.states() == 1)[:30].mean() > 0.6  # a third of them would be by chance
 
 
 def test_copies_are_in_one_fold_and_few_photos_are_refused(tags, place, tail, fabric):
-    table = replace(tags, hashes=[str(row // 2) for row in range(len(tags))])
-    folds = crossfit._deal(table, 5, seed=0)
+    folds = crossfit._deal(tags, np.arange(len(tags)) // 2, 5, seed=0)
     assert (folds[::2] == folds[1::2]).all() and set(np.bincount(folds)) == {40}
     few = tags.select(np.arange(6))
     config = resolve(po.training.config.TrainConfig(**tail), few, fabric.device)

@@ -12,7 +12,7 @@ from torch import nn
 
 from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
-from positively.errors import ConfigError
+from positively.errors import ConfigError, and_more
 from positively.labels import LabelTable
 from positively.logs import logger, shown
 from positively.missing import MissingTags, missing_in_run, missing_in_scores, missing_in_table
@@ -125,17 +125,22 @@ def find_missing(
     >>> found[0].tag in ("cat", "dog"), bool(abs(found.counts.missing.sum() / (truth & ~known).sum() - 1) < 0.2)
     (True, True)
     """
-    if states is not None:
-        if isinstance(source, LabelTable | Run | str | Path):
-            raise ConfigError("States belong to an array of probabilities; a table or a run has its own.")
+    if not isinstance(source, LabelTable) and (options or config):
+        given = and_more([*options, *(["config"] if config else [])])
+        raise ConfigError(f"find_missing takes {given} with a table only: what a run or an array holds is settled.")
+    if not isinstance(source, LabelTable | Run | str | Path):
+        if states is None:
+            raise ConfigError(
+                "find_missing takes a table, a run, or an array of probabilities together with its states."
+            )
         return missing_in_scores(source, states, images, classes, at_least=at_least)
-    if isinstance(source, LabelTable):
-        settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
-        with shown(quiet):
-            return missing_in_table(source, settings, at_least=at_least)
-    if isinstance(source, Run | str | Path):
+    if not (states is None and images is None and classes is None):
+        raise ConfigError("States and names belong to an array of probabilities; a table or a run has its own.")
+    if not isinstance(source, LabelTable):
         return missing_in_run(source if isinstance(source, Run) else Run(source), at_least=at_least)
-    raise ConfigError("find_missing takes a table, a run, or an array of probabilities together with its states.")
+    settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
+    with shown(quiet):
+        return missing_in_table(source, settings, at_least=at_least)
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from positively.calibration import CalibratedScores, Calibration, OutOfSample, pooled_log_rank
+from positively.data.loading import FeatureRows
 from positively.distributed import broadcast
 from positively.labels import UNKNOWN, LabelTable
 from positively.methods.base import Method, TrainingContext
 from positively.models.heads import KernelHead
 from positively.options import Positive, Range
-from positively.probe import ONE_STEP, WIDTH, Probe, Step, find_series, fit
+from positively.probe import LANDMARKS, ONE_STEP, WIDTH, Probe, Step, find_series, fit
 from positively.probe.basis import Kernel
 from positively.probe.probe import MOST_SCORES
 
@@ -52,19 +53,14 @@ class ClosedForm(Method):
     def solve(self, training: TrainingContext) -> dict[str, float]:
         """Solve for the head, and for the plain linear one beside it."""
         head: KernelHead = training.trainable.head
-        soft = self.options.soft
-        step = None if soft is None else (Step(soft) if soft else ONE_STEP)
-        table = training.table if self.options.negatives else training.table.positives_only()
-        self.probe = fit(
+        self.probe = solve_table(
+            training.table,
             training.inputs,
-            label_states(table),
-            groups=broadcast(find_series(training.inputs, copies(table), training.seed)),
-            landmarks=len(head.landmarks),
-            width=self.options.width,
-            step=step,
-            linear=True,
+            self.options,
             seed=training.seed,
-            device=double_device(training.device),
+            device=training.device,
+            landmarks=len(head.landmarks),
+            linear=True,
         )
         assert self.probe.linear is not None
         fill_kernel(head, self.probe)
@@ -92,6 +88,42 @@ class ClosedForm(Method):
             return None
         scores = self.probe.first_scores(np.arange(self.probe.labels.shape[1]))
         return OutOfSample(scores, CalibratedScores(self.probe.first, self.probe.first_summary))
+
+
+def solve_table(
+    table: LabelTable,
+    features: FeatureRows,
+    options: ClosedFormOptions,
+    *,
+    seed: int,
+    device: torch.device,
+    landmarks: int = LANDMARKS,
+    linear: bool = False,
+) -> Probe:
+    """Solve for the labels of a table with content hashes; copies and series do not vouch for one another.
+
+    Args:
+        table: Photos and what is known of them.
+        features: N×D pooled features.
+        options: What is not to be found.
+        seed: Seed of landmarks and label folds.
+        device: Where to compute, if it has double precision.
+        landmarks: Photos the kernel compares with.
+        linear: Solve for a plain linear head as well.
+    """
+    soft = options.soft
+    table = table if options.negatives else table.positives_only()
+    return fit(
+        features,
+        label_states(table),
+        groups=broadcast(find_series(features, copies(table), seed)),
+        landmarks=landmarks,
+        width=options.width,
+        step=None if soft is None else (Step(soft) if soft else ONE_STEP),
+        linear=linear,
+        seed=seed,
+        device=double_device(device),
+    )
 
 
 @torch.no_grad()

@@ -36,15 +36,17 @@ def cross_fit(
     config: TrainConfig,
     fabric: Fabric,
     *,
+    units: npt.NDArray[np.int64] | None = None,
     folds: int = FOLDS,
     store: Path | None = None,
 ) -> OutOfSample:
     """Train one network a fold, each from the pretrained weights, on the photos of the other folds.
 
     Args:
-        table: Photos with content hashes, and their labels; copies are in one fold.
+        table: Photos and their labels.
         config: Resolved: nothing in it is left open.
         fabric: The running engine.
+        units: (N,) photos of equal value (copies, a series) are in one fold; every photo by itself by default.
         folds: How many.
         store: Folder in which the scores of finished folds wait for the rest; None stores nothing.
 
@@ -52,7 +54,8 @@ def cross_fit(
         Logits, and what they mean.
     """
     table = replace(table, splits=None)
-    fold_of = _deal(table, folds, config.seed)
+    units = np.arange(len(table)) if units is None else units
+    fold_of = _deal(table, units, folds, config.seed)
     steps = f", {config.epochs} epochs" if config.epochs else ""
     stored = " What is done is stored, and not done again." if store else ""
     logger.info(
@@ -61,7 +64,8 @@ def cross_fit(
         f"{folds - 1} times as long as one training on all of them.{stored}"
     )
     scores = np.empty((len(table), len(table.classes)), dtype=np.float32)
-    code = hashlib.blake2b(repr((table.digest(), identity(config))).encode(), digest_size=6).hexdigest()
+    known_by = repr((table.digest(), identity(config), units.tobytes()))
+    code = hashlib.blake2b(known_by.encode(), digest_size=6).hexdigest()
     for fold in range(folds):
         held = np.flatnonzero(fold_of == fold)
         place = None if store is None else store / f"{code}-{fold + 1}-of-{folds}.safetensors"
@@ -93,9 +97,8 @@ def _train_fold(
         return training.score(table.select(held))
 
 
-def _deal(table: LabelTable, folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """Fold of each photo; copies share one."""
-    units = table.contents()
+def _deal(table: LabelTable, units: npt.NDArray[np.int64], folds: int, seed: int) -> npt.NDArray[np.int64]:
+    """Fold of each photo; those of one unit share one."""
     count = int(units.max(initial=-1)) + 1
     if count < 2 * folds or table.total(POSITIVE) < folds:
         raise ConfigError(

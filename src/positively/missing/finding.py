@@ -12,17 +12,17 @@ from scipy.special import logit
 from torch import nn
 
 from positively.calibration import calibrate
-from positively.data.overlap import with_hashes
 from positively.errors import ConfigError, MetricError, RunError, option
 from positively.labels import POSITIVE, UNKNOWN, LabelTable
 from positively.logs import logger
-from positively.methods.closed_form import copies, double_device, label_states
+from positively.methods.closed_form import ClosedFormOptions, solve_table
 from positively.metrics.average_precision import check_inputs
 from positively.missing.crossfit import FOLDS, cross_fit
 from positively.missing.listing import MissingTags
 from positively.missing.rank import rank_missing
 from positively.predict import Run
-from positively.probe import LANDMARKS, WIDTH, find_series, fit
+from positively.probe import find_series
+from positively.probe.series import MOST_IMAGES
 from positively.training.auto import choices, pick_method, resolve
 from positively.training.config import TrainConfig
 from positively.training.frozen import frozen_features
@@ -56,20 +56,12 @@ def missing_in_table(
     fabric = launch(config)
     if config.depth in ("auto", "probe") and pick_method(config) == "closed-form":
         table, features = frozen_features(table, config, backbone=backbone, fabric=fabric)
-        groups = find_series(features, copies(table), config.seed)
+        options = ClosedFormOptions(**config.options)
+        probe = solve_table(table, features, options, seed=config.seed, device=fabric.device)
+        groups = probe.kernel.ridge.groups
         if groups is not None:
-            logger.info(
-                f"Copies and series that do not vouch for one another: {len(table) - groups.max() - 1:,} photos."
-            )
-        probe = fit(
-            features,
-            label_states(table),
-            groups=groups,
-            landmarks=LANDMARKS,
-            width=float(config.options.get("width", WIDTH)),
-            seed=config.seed,
-            device=double_device(fabric.device),
-        )
+            alike = "Copies" if len(table) > MOST_IMAGES else "Copies and series"
+            logger.info(f"{alike} that do not vouch for one another: {len(table) - groups.max() - 1:,} photos.")
         return rank_missing(
             probe.first_scores, probe.labels.states, probe.first, table.images, table.classes, at_least=at_least
         )
@@ -80,8 +72,10 @@ def missing_in_table(
         )
     resolved = resolve(config, table, fabric.device)
     logger.info(choices(config, resolved))
-    table = with_hashes(table)
-    found = cross_fit(table, resolved, fabric, folds=folds, store=store)
+    logger.info("Photos of one series go into one fold; the backbone as it is tells which they are.")
+    table, features = frozen_features(table, _frozen(config), fabric=fabric)
+    units = find_series(features, table.contents(), config.seed)
+    found = cross_fit(table, resolved, fabric, units=units, folds=folds, store=store)
     return rank_missing(
         found.scores,
         table.states(),
@@ -89,8 +83,13 @@ def missing_in_table(
         table.images,
         table.classes,
         at_least=at_least,
-        leave_one_out=False,
     )
+
+
+def _frozen(config: TrainConfig) -> TrainConfig:
+    """The same backbone as it is, by which photos of one series are told."""
+    shared = ("backbone", "weights", "image_size", "seed", "devices", "accelerator", "workers", "features")
+    return TrainConfig(**{name: getattr(config, name) for name in shared})
 
 
 def missing_in_run(run: Run, *, at_least: float = 0.0) -> MissingTags:
@@ -143,7 +142,6 @@ def missing_in_scores(
         [f"image {row}" for row in range(rows)] if images is None else images,
         [f"class {column}" for column in range(columns)] if classes is None else classes,
         at_least=at_least,
-        leave_one_out=False,
     )
 
 

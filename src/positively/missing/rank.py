@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import Calibration, level_positives
+from positively.calibration import Calibration
+from positively.errors import LabelError
 from positively.labels import POSITIVE, UNKNOWN, States
 from positively.missing.listing import ClassCounts, MissingTags, Pairs
 
@@ -27,20 +28,21 @@ def rank_missing(
     classes: Sequence[str],
     *,
     at_least: float = 0.0,
-    leave_one_out: bool = True,
 ) -> MissingTags:
     """List what is probably missing from a table, and which of its tags look wrong.
 
     Args:
-        scores: N×C out-of-sample scores, each made without the image's own label; or what gives those of some classes.
+        scores: N×C out-of-sample scores, each made without the image's own label, known positives levelled where they
+            were scored by fewer than the others; or what gives those of some classes.
         states: N×C label states; or what gives those of some classes.
         calibration: What these scores mean.
         images: N names.
         classes: C names.
         at_least: Leave out what is less probable than this; counts include it.
-        leave_one_out: Whether scores are those of the closed form, known positives scored by one positive less.
     """
     names, count = tuple(classes), len(images)
+    if len(names) != len(calibration.slope):
+        raise LabelError(f"There are {len(calibration.slope)} classes and {len(names)} names of classes.")
     missing: list[Part] = []
     doubtful: list[Part] = []
     known = np.zeros(len(names), dtype=np.int64)
@@ -49,13 +51,14 @@ def rank_missing(
         block = np.arange(start, min(start + size, len(names)))
         part_scores = scores(block) if callable(scores) else scores[:, block]
         part_states = states(block) if callable(states) else states[:, block]
+        if len(part_states) != count:
+            raise LabelError(f"There are {len(part_states)} images and {count} names of images.")
         meaning = calibration.take(block)
         known[block] = (part_states == POSITIVE).sum(axis=0)
         targets = meaning.soft_targets(part_scores, part_states).astype(np.float32)
         listed = (part_states == UNKNOWN) & meaning.learned & (targets >= at_least)
         missing.append(_part(targets, listed, start))
-        levelled = level_positives(part_scores, part_states) if leave_one_out else part_scores
-        doubt = _doubt(meaning, levelled, count)
+        doubt = _doubt(meaning, part_scores, count)
         doubtful.append(_part(doubt, (part_states == POSITIVE) & meaning.learned & (doubt > 0.0), start))
     rows, columns, probabilities = _sorted(missing)
     counts = ClassCounts(

@@ -116,14 +116,16 @@ class Probe:
         return self.kernel.held_out[:, classes].cpu().numpy()
 
     def first_scores(self, classes: Classes) -> Scores:
-        """Exact leave-one-out scores of some classes after the first step, whatever follows it.
+        """Leave-one-out scores of some classes after the first step, known positives levelled, whatever follows it.
 
         They order unknown labels better than those of a soft step, and ``first`` says what they mean.
         """
         if self.step == ONE_STEP:
-            return self.held_out_scores(classes)
-        moments, hard = self._first_moments[:, classes], self._hard(classes)
-        return self.kernel.ridge.held_out_scores(moments, hard, self.kernel.penalty).cpu().numpy()
+            scores = self.held_out_scores(classes)
+        else:
+            moments, hard = self._first_moments[:, classes], self._hard(classes)
+            scores = self.kernel.ridge.held_out_scores(moments, hard, self.kernel.penalty).cpu().numpy()
+        return self._levelled(scores, classes).astype(np.float32)
 
     def set_penalty(self, penalty: float) -> None:
         """Shrink by this λ, found by other means; what scores mean is then to be found by other means too."""
@@ -334,12 +336,15 @@ class Probe:
 
     def _summary(self, scores: Tensor, classes: Classes, is_levelled: bool = True) -> Summary:
         """Out-of-sample scores of the images that count."""
-        values, states = scores.cpu().numpy(), self.labels.states(classes)
-        if not is_levelled:
-            known = self._support(classes).sum(axis=0)
-            values = level_positives(values, states, known, self._together(classes))
+        states = self.labels.states(classes)
+        values = scores.cpu().numpy() if is_levelled else self._levelled(scores.cpu().numpy(), classes)
         counted, reviewed = self._counted, self.labels.reviewed(classes)
         return summarize(values[counted], states[counted], reviewed[counted] > 0, leave_one_out=False)
+
+    def _levelled(self, scores: Scores, classes: Classes) -> npt.NDArray[np.float64]:
+        """Leave-one-out scores with known positives where hidden ones of the same looks would stand."""
+        known = self._support(classes).sum(axis=0)
+        return level_positives(scores, self.labels.states(classes), known, self._together(classes))
 
     @property
     def _counted(self) -> npt.NDArray[np.bool_]:

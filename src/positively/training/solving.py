@@ -104,7 +104,7 @@ def solve_head(training: Training) -> tuple[dict[str, CalibratedScores], OutOfSa
         "kernel": CalibratedScores(probe.kernel.calibration, found[best]),
         "linear": CalibratedScores(plain, network),
     }
-    scores = np.concatenate([probe.loo_scores, probe.scores(held_out)])
+    scores = np.concatenate([probe.first_scores(np.arange(len(table.classes))), probe.scores(held_out)])
     return calibrated, OutOfSample(scores, calibrated["kernel"])
 
 
