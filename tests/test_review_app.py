@@ -561,6 +561,26 @@ def test_a_table_that_gained_rows_and_changed_their_order_goes_on(tmp_path, plac
     again.close()
 
 
+def test_a_review_goes_on_with_its_own_export_in_place_of_the_table(tmp_path, place, tables):
+    source = write_tags(tmp_path, place, tables[0])
+    opened = Opened(source, place)
+    truth = {tag: truth_of(tables[0], opened, tag) for tag in tables[0].classes}
+    session = opened.session
+    for way, count in (("audit", 60), ("likeliest", 40)):
+        for question in session.model.ask(way, count):
+            tag = session.model.classes[question.column]
+            session.decide([(question.row, tag)], 1 if truth[tag][question.row] else -1, way)
+    session.model.renew()
+    known, estimate = [part.known for part in session.model.overview()], session.model.estimate()
+    path, _ = opened.export()
+    opened.close()
+    path.replace(source)
+    again = Opened(source, place)
+    assert [part.known for part in again.session.model.overview()] == known  # what was found is not known at random
+    assert again.session.model.estimate().missing == pytest.approx(estimate.missing, abs=0.5)
+    again.close()
+
+
 def test_export_holds_the_decisions_and_never_touches_another_file(client, opened, source):
     original = source.read_bytes()
     rows = [item["row"] for item in grid(client, "red")]

@@ -19,7 +19,7 @@ from positively.data.names import same
 from positively.data.options import ReadOptions
 from positively.data.writing import check_tag, is_table
 from positively.errors import ConfigError
-from positively.labels import LabelTable
+from positively.labels import LabelTable, States
 from positively.missing.audit import AuditDesign
 from positively.missing.review import ReviewModel
 from positively.probe import find_series
@@ -57,11 +57,12 @@ class ReviewSession:
         self.row_of = {image: row for row, image in enumerate(table.images)}
         self._features = features
         self._diverse: npt.NDArray[np.int64] | None = None
-        groups = find_series(features, table.contents())
-        self.model = ReviewModel(features, table.states(), list(table.classes), groups=groups, **model)
-        self.version = 0
         for action in store.actions():
             self.tally.add(action)
+        groups, states = find_series(features, table.contents()), table.states()
+        reviewed = self._written_back(states)
+        self.model = ReviewModel(features, states, list(table.classes), groups=groups, reviewed=reviewed, **model)
+        self.version = 0
         self._replay()
         self._restore_audit()
         self.renewal = Renewal(self.model.renew, self._changed)
@@ -70,6 +71,16 @@ class ReviewSession:
         """Let the background finish and close the store."""
         self.renewal.stop()
         self.store.close()
+
+    def _written_back(self, states: States) -> npt.NDArray[np.bool_]:
+        """N×C labels that this review gave and its export wrote into the table: they are no labels known at random."""
+        column = {name: number for number, name in enumerate(self.table.classes)}
+        flags = np.zeros(states.shape, dtype=np.bool_)
+        for (image, tag), state in self.tally.states().items():
+            if image in self.row_of and tag in column:
+                place = self.row_of[image], column[tag]
+                flags[place] = state != 0 and states[place] == state
+        return flags
 
     def _replay(self) -> None:
         """Tell the model what was decided before this process began."""
