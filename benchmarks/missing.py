@@ -25,11 +25,12 @@ from positively import probe
 from positively.files import write_json
 from positively.missing import rank_missing
 from positively.models.heads import root_normalize
+from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, save_figure, styled
 from positively.report.tables import Table
 
 RATIOS, KINDS, SEEDS, DEPTHS = (0.1, 0.3, 0.5, 0.7), ("uniform", "by class"), 5, (100, 500, 1000)
 NOISE, NOISE_RATIOS = (0.01, 0.05), (0.3, 0.7)
-L2, FOLDS, SMALL = 3e-4, 5, 543
+L2, FOLDS, SMALL, OTHERS = 3e-4, 5, 543, 5000
 CHOICES, CHOICE_RATIOS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3), (0.1, 0.5)
 OURS, SAME, NEGATIVE = "positively", "cleanlab (a)", "cleanlab (b)"
 
@@ -39,17 +40,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("weights")
     parser.add_argument("--out", type=Path, default=Path("runs/missing"))
+    parser.add_argument("--figure", type=Path, help="where to draw what the lists promise against what they held")
     parser.add_argument("--choose", action="store_true")
     options = parser.parse_args()
     tables = read_tables(options.folder, options.weights)
     if options.choose:
         choose(tables)
         return
+    found = {}
     for name, (features, truth, *_) in tables.items():
         if name in ("coco-mini", "voc2007"):
             truth = truth == 1
             for kind in KINDS:
-                print_missing(f"{name}, hidden {kind}", options.out, f"{name}-{kind}", features, truth, kind, RATIOS)
+                title, place = f"{name}, hidden {kind}", f"{name}-{kind}"
+                found[title] = print_missing(title, options.out, place, features, truth, kind, RATIOS)
             if name == "coco-mini":
                 few = features[:SMALL], truth[:SMALL]
                 print_missing(f"{SMALL} photos of coco-mini", options.out, f"{name}-{SMALL}", *few, "uniform", (0.3,))
@@ -63,22 +67,47 @@ def main() -> None:
                 for seed in range(SEEDS)
             }
             print(wrong_table(f"{name}, false tags", wrong).markdown(), flush=True)
+        else:  # photos on which no choice was looked at
+            few, title = (features[:OTHERS], truth[:OTHERS] == 1), f"{OTHERS:,} other photos of COCO, hidden uniformly"
+            found[title] = print_missing(title, options.out, "others", *few, "uniform", RATIOS)
+    if options.figure:
+        draw_stated(found, options.figure)
 
 
-def print_missing(title: str, out: Path, place: str, features, truth, kind: str, ratios: tuple[float, ...]) -> None:
+@styled
+def draw_stated(found: dict[str, dict], path: Path) -> None:
+    """Promised against true precision of every list: points below the line promise too little."""
+    figure, axes = new_figure("First 100, 500 and 1,000 suggestions, 10 to 70 % known", "right, %", "promised, %", 5.0)
+    axes.plot([60, 100], [60, 100], color=PALE, linewidth=1)
+    axes.fill_between([60, 100], [55, 95], [65, 105], color=PALE, alpha=0.12, linewidth=0, label="within 5 points")
+    for place, (title, cells) in enumerate(found.items()):
+        points = [
+            (100 * true, 100 * stated)
+            for cell in cells.values()
+            for true, stated in zip(cell[OURS]["precision"], cell[OURS]["stated"], strict=True)
+        ]
+        style = {"s": 14, "alpha": 0.7, "color": COLORS[place], "marker": MARKERS[place], "linewidths": 0}
+        axes.scatter(*zip(*points, strict=True), label=title, **style)
+    axes.set(xlim=(60, 101), ylim=(60, 101))
+    add_legend(figure, axes)
+    save_figure(figure, path)
+
+
+def print_missing(title: str, out: Path, place: str, features, truth, kind: str, ratios: tuple[float, ...]) -> dict:
     cells = {
         (ratio, seed): cell(out / f"{place}-{ratio}-{seed}.json", compare, features, truth, ratio, seed, kind)
         for ratio in ratios
         for seed in range(SEEDS)
     }
     print(missing_table(title, cells, ratios).markdown(), flush=True)
+    return cells
 
 
 def choose(tables: dict) -> None:
     """How each L2 of the rival ranks hidden positives of photos that serve nothing else; one mask."""
     others = {"voc2007 val": tables["voc2007"][2:], "5,000 other photos of COCO": tables["24,000 photos"][:2]}
     for name, (features, truth) in others.items():
-        features, truth = features[:5000], truth[:5000] == 1
+        features, truth = features[:OTHERS], truth[:OTHERS] == 1
         for ratio in CHOICE_RATIOS:
             states = hide(truth, ratio, 0, "uniform")
             hidden, judged = truth & (states == 0), (states == 1).sum(axis=0) >= 3
