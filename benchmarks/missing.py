@@ -67,8 +67,11 @@ def main() -> None:
                 for seed in range(SEEDS)
             }
             print(wrong_table(f"{name}, false tags", wrong).markdown(), flush=True)
-        else:  # photos on which no choice was looked at
-            few, title = (features[:OTHERS], truth[:OTHERS] == 1), f"{OTHERS:,} other photos of COCO, hidden uniformly"
+        else:
+            few, title = (
+                (features[-OTHERS:], truth[-OTHERS:] == 1),
+                f"{OTHERS:,} other photos of COCO, hidden uniformly",
+            )
             found[title] = print_missing(title, options.out, "others", *few, "uniform", RATIOS)
     if options.figure:
         draw_stated(found, options.figure)
