@@ -1,4 +1,4 @@
-"""Time at the page from an answer to the new ranking: stored on disk, model updated, the next photos sent over HTTP.
+"""Time at the page from an answer to what it changes: stored on disk, model updated, next photos and counts sent.
 
 Made features, 100 tags, one thread; ratios are to the model's own update in the same run (``benchmarks.review``).
 
@@ -17,7 +17,7 @@ import torch
 import uvicorn
 from PIL import Image
 
-from positively.app.guard import Guard
+from positively.app.guard import RUN, Guard
 from positively.app.server import create_app
 from positively.app.serving import listen
 from positively.app.session import ReviewSession
@@ -53,12 +53,13 @@ def measure(photos: int, folder: Path) -> tuple[list[float], list[float]]:
     listening = listen("127.0.0.1", None)
     guard = Guard("127.0.0.1", listening.getsockname()[1])
     server = uvicorn.Server(
-        uvicorn.Config(create_app(session, guard, lambda: (source, 0)), log_level="error", lifespan="off")
+        uvicorn.Config(create_app(session, guard, lambda: (source, 0, 0)), log_level="error", lifespan="off")
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     page, model = [], []
-    with httpx.Client(base_url=guard.address.partition("/?")[0], trust_env=False) as client:
+    address, headers = guard.address.partition("/?")[0], {RUN: guard.run}
+    with httpx.Client(base_url=address, headers=headers, trust_env=False) as client:
         client.get(f"/?token={guard.token}")
         for number in range(ANSWERS):
             column = int(generator.integers(TAGS))
@@ -69,6 +70,7 @@ def measure(photos: int, folder: Path) -> tuple[list[float], list[float]]:
                 "/api/answer", json={"pairs": pairs, "state": 1 if truth[row, column] else -1, "way": "likeliest"}
             )
             client.post("/api/grid", json={"tag": table.classes[column], "count": 24}).raise_for_status()
+            client.get("/api/status").raise_for_status()
             page.append(1000 * (time.perf_counter() - began))
             if number % 10 == 0:
                 row = int(session.model.ranking(column, 1)[0])

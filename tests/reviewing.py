@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import uvicorn
+from fastapi.testclient import TestClient
 
 import shapes
 from positively.app.exporting import export_table, free_export
-from positively.app.guard import Guard
+from positively.app.guard import RUN, Guard
 from positively.app.server import create_app
 from positively.app.serving import listen
 from positively.app.session import ReviewSession
@@ -67,16 +68,22 @@ class Opened:
 
     def export(self):
         out = free_export(self.source, self.store)
-        return out, export_table(out, self.source, self.session.table, self.options, self.store, self.session.decided())
+        decided = self.session.decided()
+        return out, *export_table(out, self.source, self.session.table, self.options, self.store, decided)
+
+    def client(self, host="127.0.0.1", **options):
+        """Somebody who asks as the page does, with its cookie and the start it is of."""
+        own = {"cookies": {self.guard.cookie: self.guard.token}, "headers": {RUN: self.guard.run}}
+        return TestClient(self.app, base_url=f"http://{host}:8517", **own | options)
 
     def close(self):
         self.session.close()
 
 
 @contextmanager
-def served(source, place, **options):
-    """A review on a port of its own, in a thread; gives it with its address."""
-    listening = listen("127.0.0.1", 0)
+def served(source, place, port=0, **options):
+    """A review on a port of its own, or a given one, in a thread; gives it with its address."""
+    listening = listen("127.0.0.1", port)
     opened = Opened(source, place, port=listening.getsockname()[1], **options)
     server = uvicorn.Server(uvicorn.Config(opened.app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

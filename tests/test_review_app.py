@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from positively.app import views
+from positively.app.guard import RUN
 from positively.app.opening import open_reviewable
 from positively.app.pictures import LARGE, THUMBNAIL, Pictures
 from positively.app.serving import listen
@@ -54,7 +54,7 @@ def guarded(place, tables, tmp_path_factory):
 
 @pytest.fixture
 def client(opened):
-    made = TestClient(opened.app, base_url="http://127.0.0.1:8517")
+    made = opened.client(cookies=None)
     assert made.get("/", params={"token": opened.guard.token}).status_code == 200
     return made
 
@@ -206,16 +206,16 @@ def test_decisions_follow_the_spelling_of_the_table(tmp_path):
 @pytest.mark.parametrize(("method", "path"), [("GET", "/api/status"), ("POST", "/api/undo"), ("GET", "/thumbnail/0")])
 def test_strangers_are_refused(guarded, change, sentence, method, path):
     cookies = change.get("cookies", {"positively-8517": guarded.guard.token})
-    stranger = TestClient(guarded.app, base_url="http://127.0.0.1:8517", cookies=cookies)
+    stranger = guarded.client(cookies=cookies)
     told = stranger.request(method, path, headers=change.get("headers"), json={} if method == "POST" else None)
     assert told.status_code == 403 and sentence in told.text
-    friend = TestClient(guarded.app, base_url="http://localhost:8517", cookies={"positively-8517": guarded.guard.token})
+    friend = guarded.client("localhost")
     friendly = {"origin": "http://localhost:8517", "sec-fetch-site": "same-origin"}
     assert friend.request(method, path, headers=friendly, json={} if method == "POST" else None).status_code == 200
 
 
 def test_the_page_leaves_a_strict_cookie_and_forbids_the_rest(guarded):
-    stranger = TestClient(guarded.app, base_url="http://127.0.0.1:8517")
+    stranger = guarded.client(cookies=None)
     assert stranger.get("/").status_code == 403
     assert stranger.get("/", params={"token": "guess"}).status_code == 403
     page = stranger.get("/", params={"token": guarded.guard.token}, headers={"sec-fetch-site": "cross-site"})
@@ -242,8 +242,7 @@ def test_the_page_leaves_a_strict_cookie_and_forbids_the_rest(guarded):
     ],
 )
 def test_a_path_outside_the_table_is_refused(guarded, path):
-    client = TestClient(guarded.app, base_url="http://127.0.0.1:8517", cookies={"positively-8517": guarded.guard.token})
-    told = client.get(path)
+    told = guarded.client().get(path)
     assert told.status_code in (404, 422) and b"root:" not in told.content and b"import" not in told.content
 
 
@@ -303,6 +302,55 @@ def test_answers_are_learned_counted_and_undone_without_end(client, opened):
     assert len(told[1]["pairs"]) == 2 and told[2]["what"] is None
     assert [item["row"] for item in grid(client, "red")] == before
     assert tag_of(client, "red")["gained"] == 0 and not client.get("/api/status").json()["can_undo"]
+
+
+def test_a_page_of_an_earlier_start_is_refused_and_told_so(opened, client):
+    assert f'data-run="{opened.guard.run}"' in client.get("/").text
+    sentence = "This page is of an earlier start of the review; it is loaded again."
+    for headers in ({RUN: "0a1b2c3d"}, {}):
+        for method, path in (("GET", "/api/status"), ("POST", "/api/answer"), ("POST", "/api/undo")):
+            body = {"pairs": [[0, "red"]], "state": 1, "way": "likeliest"} if method == "POST" else None
+            told = opened.client(headers=headers).request(method, path, json=body)
+            assert (told.status_code, told.text) == (409, sentence)
+    assert not opened.session.decided()
+
+
+def test_what_is_on_record_is_no_gain_and_can_be_taken_away(client, opened):
+    red = opened.session.column("red")
+    row = int(np.flatnonzero(opened.session.table.states()[:, red] > 0)[0])
+    assert answer(client, [[row, "red"]], 1, way="hand") == [] and not client.get("/api/status").json()["gained"]
+    assert answer(client, [[row, "red"]], -1, way="hand") == [[row, "red"]]
+    shown = client.post("/api/photo", json={"row": row}).json()["photo"]
+    assert shown["decided"] == {"red": -1} and "red" not in shown["known"]
+    told = client.post("/api/export", json={}).json()
+    assert (told["tags"], told["absences"]) == (0, 1)
+    with Path(told["path"]).open() as file:
+        line = list(csv.DictReader(file))[row]
+    assert "red" not in line["tags"].split(";") and line["absent"] == "red"
+    assert answer(client, [[row, "red"]], 1, way="hand") == [[row, "red"]]  # it is there after all: no gain either
+    assert opened.session.decided() == {(opened.session.table.images[row], "red"): 0}
+    assert opened.session.model.states(red)[row] == 1 and not client.get("/api/status").json()["gained"]
+    assert "red" in client.post("/api/photo", json={"row": row}).json()["photo"]["known"]
+
+
+def test_a_mixture_asks_six_likeliest_two_that_teach_and_two_at_random_of_ten(client):
+    def ask(count, begin=0, exclude=()):
+        asked = {"way": "mixed", "count": count, "begin": begin, "exclude": list(exclude)}
+        return client.post("/api/questions", json=asked).json()
+
+    ten = ask(10)["items"]
+    ways = [item["way"] for item in ten]
+    assert (ways.count("likeliest"), ways.count("teaching"), ways.count("audit")) == (6, 2, 2)
+    assert "audit" in ways[:5] and "audit" in ways[5:]  # in between, not at the end
+    pairs = [[item["row"], item["tag"]] for item in ten]
+    assert len(set(map(tuple, pairs))) == 10
+    drawn = client.post("/api/questions", json={"way": "audit", "count": 2}).json()["items"]
+    assert [item for item in ten if item["way"] == "audit"] == drawn
+    assert [item["way"] for item in ask(4, begin=13, exclude=pairs)["items"]] == (ways + ways)[3:7]
+    for item, pair in zip(ten, pairs, strict=True):
+        answer(client, [pair], 1, way=item["way"])
+    assert sum(tag["judged"] for tag in client.get("/api/status").json()["tags"]) == 6  # suggestions, no checks
+    assert ask(1, exclude=pairs)["answered"] == pairs  # what is on a screen and was answered elsewhere
 
 
 def test_two_tabs_neither_double_nor_overrule(client, opened):
@@ -419,8 +467,7 @@ def test_checks_go_on_after_a_restart_and_end_in_an_interval(client, opened, tab
     expected = ask(5)
     opened.close()
     again = Opened(source, place)
-    client = TestClient(again.app, base_url="http://127.0.0.1:8517")
-    client.get("/", params={"token": again.guard.token})
+    client = again.client()
     assert client.get("/api/status").json()["estimate"]["answers"] == estimate["answers"]
     items = client.post("/api/questions", json={"way": "audit", "count": 5}).json()["items"]
     assert [(item["row"], item["tag"]) for item in items] == [(item["row"], item["tag"]) for item in expected]
@@ -587,14 +634,15 @@ def test_export_holds_the_decisions_and_never_touches_another_file(client, opene
     answer(client, [[rows[0], "red"]], 1)
     answer(client, [[rows[1], "red"]], -1)
     told = client.post("/api/export", json={}).json()
-    assert told == {"path": str(source.with_name("tags.reviewed.csv")), "labels": 2}
+    assert told == {"path": str(source.with_name("tags.reviewed.csv")), "tags": 1, "absences": 1}
     table, _ = read_labels(told["path"], opened.options)
     column = table.classes.index("red")
     assert table.states([rows[0], rows[1]])[:, column].tolist() == [1, -1]
     with Path(told["path"]).open() as file:
         assert next(csv.DictReader(file))["note"] == "photo 0"
     answer(client, [[rows[2], "red"]], 1)
-    assert client.post("/api/export", json={}).json() == {"path": told["path"], "labels": 3}  # ours: written anew
+    again = client.post("/api/export", json={}).json()  # ours: written anew
+    assert again == {"path": told["path"], "tags": 2, "absences": 1}
     Path(told["path"]).write_text("edited by hand\n")
     third = client.post("/api/export", json={}).json()
     assert third["path"].endswith("tags.reviewed-2.csv") and Path(told["path"]).read_text() == "edited by hand\n"
@@ -615,8 +663,7 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
 
     table, features = frozen_features(table, config(place))
     opened = Opened(folder, place, features, table)
-    client = TestClient(opened.app, base_url="http://127.0.0.1:8517")
-    client.get("/", params={"token": opened.guard.token})
+    client = opened.client()
     status = client.get("/api/status").json()
     assert status["tags"] == [] and status["photos"] == 60 and status["advice"]
     assert client.post("/api/questions", json={"way": "audit"}).json()["items"] == []

@@ -179,3 +179,124 @@ def test_a_phone_shows_the_whole_progress(review, visit):  # noqa: F811
     page.set_viewport_size({"width": 390, "height": 844})
     until(lambda: page.evaluate("innerWidth === 390"))
     assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.getElementById('main'))")
+
+
+def slow(page, path):
+    """Have the server take its time over something."""
+    page.route(path, lambda route: (page.wait_for_timeout(300), route.continue_()))
+
+
+def press(page, key, code, **options):
+    """A key as the browser tells it, Caps Lock or not."""
+    page.evaluate(
+        "init => document.activeElement.dispatchEvent("
+        "new KeyboardEvent('keydown', { bubbles: true, cancelable: true, ...init }))",
+        {"key": key, "code": code, **options},
+    )
+
+
+def test_a_key_is_for_what_is_coming_not_for_what_was(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#grid/red")
+    shown = rows(page)
+    page.keyboard.press("Shift+A")
+    until(lambda: len(decided(review)) == len(shown))
+    slow(page, "**/api/grid")
+    page.keyboard.press("Enter")
+    page.keyboard.press("r")
+    until(lambda: page.wait_for_timeout(20) or len(decided(review)) == len(shown) + 1)
+    first = rows(page)[0]
+    assert first not in shown and decided(review)[first, "red"] == -1
+    assert all(decided(review)[row, "red"] == 1 for row in shown)
+    page.keyboard.press("p")
+    page.wait_for_selector(".photo")
+    before, first = decided(review), int(page.url.rpartition("/")[2])
+    slow(page, "**/api/photo")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("1")
+    until(lambda: page.wait_for_timeout(20) or len(decided(review)) == len(before) + 1)
+    ((row, _),) = set(decided(review)) - set(before)
+    assert row != first and page.url.endswith(f"/{row}")
+
+
+def test_caps_lock_changes_nothing(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#grid/red")
+    shown = rows(page)
+    press(page, "A", "KeyA")
+    until(lambda: decided(review) == {(shown[0], "red"): 1})
+    press(page, "U", "KeyU")
+    until(lambda: not decided(review))
+    cursor_is(page, shown[0])
+    press(page, "Z", "KeyZ")
+    page.wait_for_selector("#zoom[open]")
+    press(page, "R", "KeyR")
+    until(lambda: decided(review) == {(shown[0], "red"): -1})
+    page.keyboard.press("Escape")
+    press(page, "a", "KeyA", shiftKey=True)  # with Caps Lock, Shift makes small letters
+    until(lambda: len(decided(review)) == len(shown))
+    press(page, "C", "KeyC")
+    page.wait_for_selector(".check figure")
+    press(page, "Y", "KeyY")
+    until(lambda: len(decided(review)) == len(shown) + 1)
+
+
+def test_a_key_held_down_answers_once(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#grid/red")
+    shown = rows(page)
+
+    def hold(key, times=8):
+        for _ in range(times):
+            page.keyboard.down(key)
+        page.keyboard.up(key)
+
+    hold("a")
+    hold("ArrowRight", 3)
+    cursor_is(page, shown[4])
+    page.keyboard.press("z")
+    page.wait_for_selector("#zoom[open]")
+    hold("r")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#zoom:not([open])", state="attached")
+    until(lambda: len(decided(review)) == 2)
+    page.keyboard.press("c")
+    page.wait_for_selector(".check figure")
+    for count, key in enumerate(("y", "ArrowRight", "n", "Enter"), start=3):
+        if key == "Enter":
+            page.locator("#bar .yes").focus()
+        hold(key)
+        until(lambda count=count: len(decided(review)) == count)
+        page.wait_for_timeout(150)
+    assert len(decided(review)) == 6
+    for _ in range(30):
+        page.keyboard.down("u")  # an undo may go on
+        page.wait_for_timeout(30)
+    page.keyboard.up("u")
+    until(lambda: not decided(review))
+
+
+def test_space_selects_and_its_release_does_not_click(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#grid/red")
+    page.keyboard.press(" ")
+    assert rows(page, ".selected") == rows(page)[:1]
+    # Firefox clicks a button on the release of space, unless the release itself is stopped.
+    released = "new KeyboardEvent('keyup', { key: ' ', bubbles: true, cancelable: true })"
+    assert page.evaluate(f"document.activeElement.dispatchEvent({released})") is False
+    assert page.evaluate(f"document.getElementById('undo').dispatchEvent({released})") is True
+
+
+def test_keys_go_on_in_the_zoom_after_a_click_and_back_closes_it(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#progress")
+    page.evaluate("location.hash = '#grid/red'")
+    page.wait_for_selector(".tiles .pick:focus")
+    shown = rows(page)
+    page.keyboard.press("z")
+    page.wait_for_selector("#zoom[open] img")
+    page.get_by_role("button", name="Next photo").click()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(f"#zoom img[src^='/photo/{shown[2]}?']")
+    page.locator("#zoom .yes").click()
+    page.wait_for_selector(f"#zoom img[src^='/photo/{shown[3]}?']")
+    page.keyboard.press("r")
+    until(lambda: decided(review) == {(shown[2], "red"): 1, (shown[3], "red"): -1})
+    page.go_back()
+    page.wait_for_selector("body[data-view=progress]")
+    assert not page.locator("dialog[open]").count()

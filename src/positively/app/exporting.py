@@ -39,11 +39,11 @@ def export_table(
     options: ReadOptions,
     store: DecisionStore,
     decided: Mapping[tuple[str, str], int],
-) -> int:
+) -> tuple[int, int]:
     """Write the table with what was decided of images and tags.
 
     Returns:
-        How many labels differ from the original.
+        How many tags it has that the original lacks, and how many absences.
 
     Raises:
         ConfigError: There is a file of that name that was not exported from this review.
@@ -59,7 +59,8 @@ def export_table(
     }
     write_table(out, table, changes, source=None if source.is_dir() else source, options=options)
     store.add_export(out)
-    return len(changes)
+    states = list(changes.values())
+    return states.count(1), states.count(-1)
 
 
 def _is_recorded(table: LabelTable, row: int, column: int | None, state: int) -> bool:

@@ -20,6 +20,9 @@ POLICY = "; ".join(
 )
 """What a browser may load on our page: what this server gives, and nothing else."""
 
+RUN = "Review-Run"
+"""Header in which a page says which start of the review it is of: the rows it names are those of that start."""
+
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -27,6 +30,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+
+
+_EARLIER = "This page is of an earlier start of the review; it is loaded again."
 
 
 class Guard:
@@ -39,6 +45,7 @@ class Guard:
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port, self.token = host, port, secrets.token_urlsafe(24)
+        self.run = secrets.token_hex(4)
         self.cookie = f"positively-{port}"
 
     @property
@@ -54,6 +61,8 @@ class Guard:
         refused = self._refusal(request)
         if refused is not None:
             return PlainTextResponse(refused, 403, HEADERS)
+        if request.url.path.startswith("/api/") and request.headers.get(RUN) != self.run:
+            return PlainTextResponse(_EARLIER, 409, HEADERS)
         response = await go_on(request)
         for name, value in HEADERS.items():
             response.headers[name] = value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
@@ -25,6 +24,7 @@ _FOREVER = {"Cache-Control": "private, max-age=86400, immutable"}
 
 Row = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1, le=500)]
+Export = tuple[Path, int, int]
 
 
 class GridRequest(BaseModel):
@@ -44,10 +44,12 @@ class PhotosRequest(BaseModel):
 
 
 class QuestionsRequest(BaseModel):
-    """Single questions, by one way of asking, but for some that are on the screen already."""
+    """Single questions, by one way of asking or a mixture, but for some that are on the screen already."""
 
-    way: Literal["likeliest", "teaching", "audit"]
+    way: Literal["mixed", "likeliest", "teaching", "audit"]
     count: Count = 1
+    begin: Row = 0
+    """Questions of the mixture that were asked before."""
     exclude: list[tuple[Row, str]] = []
 
 
@@ -75,29 +77,31 @@ class TagRequest(BaseModel):
     rows: Annotated[list[Row], Field(max_length=500)]
 
 
-def create_app(session: ReviewSession, guard: Guard, export: Callable[[], tuple[Path, int]]) -> FastAPI:
+def create_app(session: ReviewSession, guard: Guard, export: Callable[[], Export]) -> FastAPI:
     """The service of one review.
 
     Args:
         session: The review.
         guard: Who may talk to it.
-        export: Writes the reviewed table, and returns where, and how many labels differ.
+        export: Writes the reviewed table, and returns where, how many tags it has more, and how many absences.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(guard)
     app.add_exception_handler(PositivelyError, _as_sentence)
     app.add_exception_handler(RequestValidationError, _as_mistake)
-    _add_page(app)
+    _add_page(app, guard.run)
     _add_photos(app, Pictures(session.table.paths))
     _add_reads(app, session)
     _add_writes(app, session, export)
     return app
 
 
-def _add_page(app: FastAPI) -> None:
+def _add_page(app: FastAPI, run: str) -> None:
     page = files("positively.app") / "page"
     # Read once: a request chooses among these, and reaches no other file.
     contents = {file.name: file.read_bytes() for file in page.iterdir() if Path(file.name).suffix in _TYPES}
+    # In every request and in the address of every photo: the next review may have another photo in its row.
+    contents["index.html"] = contents["index.html"].replace(b'data-run=""', f'data-run="{run}"'.encode())
 
     def serve(name: str) -> Response:
         if name not in contents:
@@ -126,14 +130,12 @@ def _add_photos(app: FastAPI, pictures: Pictures) -> None:
 
 
 def _add_reads(app: FastAPI, session: ReviewSession) -> None:
-    run = secrets.token_hex(4)  # in the address of every photo: the next review may have another photo in its row
-
     def with_shapes(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [item | {"aspect": app.state.pictures.aspect(item["row"])} for item in items]
 
     @app.get("/api/status")
     def status() -> dict[str, Any]:
-        return views.status(session) | {"run": run}
+        return views.status(session)
 
     @app.get("/api/version")
     def version() -> dict[str, int]:
@@ -158,8 +160,9 @@ def _add_reads(app: FastAPI, session: ReviewSession) -> None:
     @app.post("/api/questions")
     def questions(asked: QuestionsRequest) -> dict[str, Any]:
         with session.lock:
-            version, items = session.version, views.questions(session, asked.way, asked.count, asked.exclude)
-        return {"version": version, "items": with_shapes(items)}
+            items = views.questions(session, asked.way, asked.count, asked.exclude, asked.begin)
+            answered = [pair for pair in asked.exclude if not session.is_open(pair)]
+            return {"version": session.version, "items": with_shapes(items), "answered": answered}
 
     @app.post("/api/browse")
     def browse(asked: BrowseRequest) -> dict[str, Any]:
@@ -167,7 +170,7 @@ def _add_reads(app: FastAPI, session: ReviewSession) -> None:
         return {"items": with_shapes([{"row": row, "name": session.table.images[row]} for row in rows])}
 
 
-def _add_writes(app: FastAPI, session: ReviewSession, export: Callable[[], tuple[Path, int]]) -> None:
+def _add_writes(app: FastAPI, session: ReviewSession, export: Callable[[], Export]) -> None:
     @app.post("/api/answer")
     def answer(given: AnswerRequest) -> dict[str, Any]:
         changed = session.decide(given.pairs, given.state, given.way, given.only_open)
@@ -191,8 +194,8 @@ def _add_writes(app: FastAPI, session: ReviewSession, export: Callable[[], tuple
 
     @app.post("/api/export")
     def write() -> dict[str, Any]:
-        path, labels = export()
-        return {"path": str(path), "labels": labels}
+        path, tags, absences = export()
+        return {"path": str(path), "tags": tags, "absences": absences}
 
 
 def _as_sentence(_: Request, error: Exception) -> Response:

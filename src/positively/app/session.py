@@ -174,10 +174,12 @@ class ReviewSession:
             The pairs that changed.
         """
         with self.lock:
-            changed = {pair: state for pair in pairs if self._is_news(pair, state, way, only_open)}
+            # What is on record already is no decision: it takes one against it back.
+            wanted = {pair: 0 if state and self.recorded(*pair) == state else state for pair in pairs}
+            changed = {pair: new for pair, new in wanted.items() if self._is_news(pair, new, way, only_open)}
             if not changed:
                 return []
-            decisions = [(self.table.images[row], tag, state) for row, tag in changed]
+            decisions = [(self.table.images[row], tag, new) for (row, tag), new in changed.items()]
             self.tally.add(self.store.add(way, decisions))
             self._tell(changed)
         self.renewal.add(len(changed))
@@ -185,13 +187,24 @@ class ReviewSession:
 
     def _is_news(self, pair: Pair, state: int, way: str, only_open: bool) -> bool:
         row, tag = pair
-        self.column(tag)
-        self.check_row(row)
         image = self.table.images[row]
         before = self.tally.state(image, tag) or 0
         if not (state or before):
             return is_skip(state, way) and not self.tally.is_skipped(image, tag)
         return not (before and only_open) and before != state
+
+    def recorded(self, row: int, tag: str) -> int:
+        """State of a pair before the review."""
+        self.check_row(row)
+        return int(self.model.columns[self.column(tag)].labels.before[row])
+
+    def is_open(self, pair: Pair) -> bool:
+        """Whether a pair is still to be asked: neither answered nor skipped, and its tag is there."""
+        row, tag = pair
+        if tag not in self.model.classes:
+            return False
+        is_known = self.model.columns[self.column(tag)].labels.states[row] != 0
+        return not (is_known or self.tally.is_skipped(self.table.images[row], tag))
 
     def check_row(self, row: int) -> None:
         """Raise if there is no such photo."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 
 from positively.app.session import Pair, ReviewSession
 from positively.errors import and_more
-from positively.missing.asking import Way
+from positively.missing.asking import MIXED, Question, Way
 from positively.missing.audit import Estimate, Precision
 
 CANDIDATES = 10
@@ -76,23 +77,49 @@ def promising(session: ReviewSession, count: int, exclude: Collection[int] = ())
     return [row for row in order.tolist() if row not in left_out][:count]
 
 
-def questions(session: ReviewSession, way: Way, count: int, exclude: Iterable[Pair] = ()) -> list[dict[str, Any]]:
-    """What is to be asked next, by one of the model's ways; what was left open is not asked again."""
-    classes, shown, skip = list(session.model.classes), set(exclude), session.left_open()
-    if way == "audit":
+def questions(
+    session: ReviewSession, way: Way | Literal["mixed"], count: int, exclude: Iterable[Pair] = (), begin: int = 0
+) -> list[dict[str, Any]]:
+    """What is to be asked next; what was left open is not asked again.
+
+    Args:
+        session: The review.
+        way: One of the model's ways, or all of them in turn.
+        count: How many questions at most.
+        exclude: Pairs that are on the screen already.
+        begin: How many of the mixture were asked before: the turns go on from there.
+    """
+    classes, taken, skip = list(session.model.classes), set(exclude), session.left_open()
+    ways = MIXED if way == "mixed" else (way,)
+    turns = [ways[(begin + number) % len(ways)] for number in range(count)]
+    if "audit" in turns:
         _renew_audit(session, skip)
     # Those on the screen are no skipped ones: the audit has to tell the two apart.
-    asked = session.model.ask(way, count + len(shown), skip=skip)
-    items = [
+    offers = {turn: _offers(session, turn, 2 * count + len(taken), skip) for turn in ways}
+    found = []
+    for turn in turns:
+        # What has nothing left to ask gives its turn to the first, the likeliest of a mixture.
+        for question in chain(offers[turn], offers[ways[0]]):
+            pair = question.row, classes[question.column]
+            if pair not in taken:
+                taken.add(pair)
+                found.append(question)
+                break
+    return [
         {
             "row": question.row,
             "name": session.table.images[question.row],
             "tag": classes[question.column],
             "probability": _rounded(question.probability),
+            "way": question.way,
         }
-        for question in asked
+        for question in found
     ]
-    return [item for item in items if (item["row"], item["tag"]) not in shown][:count]
+
+
+def _offers(session: ReviewSession, way: Way, count: int, skip: frozenset[tuple[int, int]]) -> Iterator[Question]:
+    """Questions of one way, chosen when the first is taken."""
+    yield from session.model.ask(way, count, skip=skip)
 
 
 def _renew_audit(session: ReviewSession, skip: frozenset[tuple[int, int]]) -> None:

@@ -103,7 +103,7 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
     tally = Tally()
     for action in store.actions():
         tally.add(action)
-    labels = export_table(out, source, table, reading, store, tally.states())
+    labels = sum(export_table(out, source, table, reading, store, tally.states()))
     print(f"{out}: {table.source} with {labels:,} labels more by the review in {store.path}.")
 
 
@@ -123,9 +123,9 @@ def _serve(
     session = ReviewSession(table, features, store, source, reading)
     guard = Guard(host, listening.getsockname()[1])
 
-    def export() -> tuple[Path, int]:
+    def export() -> tuple[Path, int, int]:
         out = free_export(source, store)
-        return out, export_table(out, source, table, reading, store, session.decided())
+        return out, *export_table(out, source, table, reading, store, session.decided())
 
     print(f"Decisions are stored in {store.path}. {_tell_past(session)}")
     if not is_loopback(host):

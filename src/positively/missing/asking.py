@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
@@ -61,19 +62,23 @@ def _drawn(
 
 
 def _best(way: Way, columns: Sequence[Column], count: int, column: int | None, skip: Set[Pair]) -> list[Pair]:
-    pairs: list[Pair] = []
-    values: list[float] = []
+    avoided: defaultdict[int, list[int]] = defaultdict(list)
+    for row, index in skip:
+        avoided[index].append(row)
+    rows, values, indices = [], [], []
     for index in range(len(columns)) if column is None else [column]:
-        chosen = columns[index]
-        avoided = {row for row, other in skip if other == index}
-        most = count + len(avoided)
+        chosen, most = columns[index], count + len(avoided[index])
         if way == "likeliest":
-            rows = chosen.ranking(most)
-            worth = chosen.probabilities[rows]
+            best = chosen.ranking(most)
+            worth = chosen.probabilities[best]
         else:
-            rows, worth = chosen.teaching(most)
-        wanted = [place for place, row in enumerate(rows.tolist()) if row not in avoided][:count]
-        pairs += [(row, index) for row in rows[wanted].tolist()]
-        values += worth[wanted].tolist()
-    order_of_all = np.argsort(-np.array(values), kind="stable")[:count]
-    return [pairs[place] for place in order_of_all.tolist()]
+            best, worth = chosen.teaching(most)
+        wanted = np.isin(best, avoided[index], invert=True) if avoided[index] else slice(None)
+        rows.append(best[wanted][:count])
+        values.append(worth[wanted][:count])
+        indices.append(np.full(len(rows[-1]), index))
+    if not rows:
+        return []
+    order = np.argsort(-np.concatenate(values), kind="stable")[:count]
+    found = np.concatenate(rows)[order], np.concatenate(indices)[order]
+    return list(zip(*(part.tolist() for part in found), strict=True))

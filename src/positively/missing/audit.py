@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -182,15 +183,10 @@ def draw_audit(columns: Sequence[Column], seed: int = 0, draws: int = DRAWS, num
         missing=np.array([np.nansum(part, dtype=np.float64) for part in q]),
         share=share,
         variance=np.array([expectations.variance(part[~np.isnan(part)]) for part in q]),
-        accepted=np.array([_accepted(column) for column in columns], dtype=np.int64),
+        accepted=np.array([column.labels.found for column in columns], dtype=np.int64),
         number=number,
         expectations=expectations,
     )
-
-
-def _accepted(column: Column) -> int:
-    """Pairs that were unknown before the review and are positive now."""
-    return int(((column.labels.before == UNKNOWN) & (column.labels.states == POSITIVE)).sum())
 
 
 def counted_draws(
@@ -239,21 +235,51 @@ def estimate_missing(
     if len(draws) < FEWEST_ANSWERS:
         return None
     rows, inside, done = design.rows[draws], np.zeros(len(draws), np.bool_), 0
-    settled: list[npt.NDArray[np.float32]] = []
-    for index in wanted:
-        part, own = columns[index], classes == index
-        done += _accepted(part) - int(design.accepted[names.index(part.name)])
-        if design.expectations is not None:
-            q = design.expectations.q[part.name]
-            top = settled_rows(part, ~np.isnan(q), rows[own], {row for row, other in put_off if other == index})
-            inside[own] = np.isin(rows[own], top)
-            done -= int((part.labels.states[top] == POSITIVE).sum())
-            settled.append(q[top])
     chosen = [names.index(columns[index].name) for index in wanted]
+    settled: list[Settled] = []
+    for index, place in zip(wanted, chosen, strict=True):
+        part, own = columns[index], classes == index
+        done += part.labels.found - int(design.accepted[place])
+        if design.expectations is not None:
+            passed = frozenset(row for row, other in put_off if other == index)
+            settled.append(_settled(part, design.expectations, rows[own], passed))
+            inside[own] = settled[-1].inside
+            done -= settled[-1].found
     numbers = np.array(estimate_total(design, draws, right, chosen, inside, settled))
-    unknown = sum(int((columns[index].labels.states == UNKNOWN).sum()) for index in wanted)
+    unknown = sum(columns[index].labels.unknown for index in wanted)
     missing, low, high = np.clip(numbers - done, 0, unknown).tolist()
     return Estimate(missing, low, high, len(draws))
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The top of one class that is answered to the last pair."""
+
+    inside: npt.NDArray[np.bool_]
+    """Which draws of the class are of it."""
+    found: int
+    """Pairs in it that were accepted."""
+    expected: float
+    """Σ q of it."""
+    variance: float
+    """Σ q(1 − q) / g of it."""
+
+
+# An answer changes one class; those of the others are as they were.
+_STORED: WeakKeyDictionary[Column, tuple[Any, Settled]] = WeakKeyDictionary()
+
+
+def _settled(column: Column, expectations: Expectations, drawn: Rows, put_off: frozenset[int]) -> Settled:
+    key = (expectations, drawn.tobytes(), put_off)
+    stored = _STORED.get(column)
+    if stored is not None and stored[0] == key:
+        return stored[1]
+    q = expectations.q[column.name]
+    top = settled_rows(column, ~np.isnan(q), drawn, put_off)
+    found = int((column.labels.states[top] == POSITIVE).sum())
+    expected, variance = float(q[top].sum(dtype=np.float64)), expectations.variance(q[top])
+    _STORED[column] = key, Settled(np.isin(drawn, top), found, expected, variance)
+    return _STORED[column][1]
 
 
 def settled_rows(column: Column, covered: npt.NDArray[np.bool_], drawn: Rows, put_off: Set[int]) -> Rows:
@@ -283,7 +309,7 @@ def estimate_total(
     right: npt.NDArray[np.bool_],
     chosen: Sequence[int],
     inside: npt.NDArray[np.bool_] | None = None,
-    settled: Sequence[npt.NDArray[np.float32]] = (),
+    settled: Sequence[Settled] = (),
 ) -> tuple[float, float, float]:
     """How many tags were missing when the design was made, with a 95 % interval; settled pairs are left out.
 
@@ -293,15 +319,15 @@ def estimate_total(
         right: Whether each was found to be missing.
         chosen: Numbers of classes of the design.
         inside: Which draws are of settled pairs; none by default.
-        settled: Expectations of settled pairs.
+        settled: What is settled of each class.
     """
     share, count = float(design.share[chosen].sum()), len(draws)
     surprises = (right - design.expected[draws]) * share / design.chances[draws]
     missing, variance = float(design.missing[chosen].sum()), float(design.variance[chosen].sum())
     if inside is not None and design.expectations is not None:
         surprises = np.where(inside, 0.0, surprises)
-        missing -= sum(float(q.sum(dtype=np.float64)) for q in settled)
-        variance = max(variance - sum(design.expectations.variance(q) for q in settled), 0.0)
+        missing -= sum(part.expected for part in settled)
+        variance = max(variance - sum(part.variance for part in settled), 0.0)
     # A few draws may all be harmless by chance: they are not believed to vary less than the model says.
     variance = max(float(surprises.var(ddof=1)), variance * share)
     spread = float(np.sqrt(variance / count) * student.ppf(0.975, count - 1))

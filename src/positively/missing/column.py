@@ -69,6 +69,16 @@ class Labels:
         return bool((self.before == POSITIVE).any())
 
     @cached_property
+    def unknown(self) -> int:
+        """How many photos are still open."""
+        return int((self.states == UNKNOWN).sum())
+
+    @cached_property
+    def found(self) -> int:
+        """How many were unknown before the review and carry the tag now."""
+        return int(((self.before == UNKNOWN) & (self.states == POSITIVE)).sum())
+
+    @cached_property
     def targets(self) -> npt.NDArray[np.float32]:
         """(N,) targets of the regression."""
         return targets_of(self.states, self.reviewed * self.surprise)
@@ -132,7 +142,7 @@ class Column:
 
     def ready(self) -> Column:
         """With everything computed that a reader would else wait for."""
-        _ = self.probabilities, self.missing, self._top
+        _ = self.probabilities, self.missing, self.progress, self._top
         return self
 
     @cached_property
@@ -176,11 +186,11 @@ class Column:
     def _teaching(self) -> Rows:
         return self._ranked(_TOP, self._worth)
 
+    @cached_property
     def progress(self) -> ClassProgress:
         """Counts for a person to read."""
         labels = self.labels
         positive = int((labels.states == POSITIVE).sum())
-        unknown = int((labels.states == UNKNOWN).sum())
         bound = float(self.calibration.at_most[0]) - positive
         return ClassProgress(
             name=self.name,
@@ -188,6 +198,6 @@ class Column:
             accepted=int((labels.reviewed & (labels.states == POSITIVE)).sum()),
             rejected=int((labels.reviewed & (labels.states == NEGATIVE)).sum()),
             missing=self.missing,
-            at_most=min(max(bound, self.missing), float(unknown)),
+            at_most=min(max(bound, self.missing), float(labels.unknown)),
             learned=self.learned,
         )

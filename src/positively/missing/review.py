@@ -135,7 +135,7 @@ class ReviewModel:
 
     def overview(self) -> list[ClassProgress]:
         """How far the review of each class is."""
-        return [column.progress() for column in self._columns]
+        return [column.progress for column in self._columns]
 
     # What to ask.
 

@@ -1,53 +1,68 @@
 // One question at a time. Random checks have known odds, so that what they find is an honest count.
 
-import { $, count, figure, fill, h, isView, key, picture, plural, toast } from "./dom.js";
+import { $, announce, count, figure, fill, h, isView, key, picture, plural, toast } from "./dom.js";
+import { hold, isPlain, keyOf } from "./keys.js";
 import { answer, ask, review, startAudit, tagOf } from "./review.js";
 
 const WAYS = {
+  mixed: ["Mixed", "Of ten questions six are the likeliest, two teach the model most, two are random checks."],
   audit: ["Random check", "Drawn at random with known odds: an honest count of what is missing."],
   teaching: ["Most useful", "What the model is least sure of: each answer teaches it most."],
   likeliest: ["Likeliest", "What is most probably missing, whatever the tag."],
 };
 
-let way = "audit";
+let way = "mixed";
+let turn = 0; // questions answered: which turn of the mixture it is
 let queue = [];
 let last = null;
 let isLoading = true;
 
 const pending = new Set(); // answers on their way: the server may still ask for them
 const nameOf = (item) => `${item.row} ${item.tag}`;
+const waysOf = new Map(); // how each was asked: as such it is asked again
 
-/** Have some questions at hand; the one on the screen stays first, unless it was answered elsewhere. */
-async function more(isStale = false) {
+/** Choose anew what follows the question on the screen; that one stays, unless it was answered elsewhere. */
+async function more() {
   const asked = way;
   isLoading = !queue.length;
-  const told = await ask("/api/questions", { way, count: 4, exclude: isStale ? [] : queue.map((item) => [item.row, item.tag]) });
+  const shown = queue.slice(0, 1);
+  const begin = turn + shown.length;
+  const told = await ask("/api/questions", { way, count: 4, begin, exclude: shown.map((item) => [item.row, item.tag]) });
   if (asked !== way) return;
   isLoading = false;
   if (told === null) return;
-  const fresh = told.items.filter((item) => !pending.has(nameOf(item)));
-  const isAsked = new Set(fresh.map(nameOf));
-  const staying = isStale ? queue.slice(0, 1).filter((item) => item.isAgain || isAsked.has(nameOf(item))) : queue;
-  const here = new Set(staying.map(nameOf));
-  queue = [...staying, ...fresh.filter((item) => !here.has(nameOf(item)))];
-  for (const item of queue.slice(1)) picture(item, "photo");
+  const gone = new Set(told.answered.map(([row, tag]) => nameOf({ row, tag })));
+  const staying = queue.slice(0, 1).filter((item) => !gone.has(nameOf(item)));
+  const here = new Set([...pending, ...staying.map(nameOf)]);
+  // A quick hand has gone on meanwhile: turns that have passed are left out.
+  const following = told.items.slice(Math.max(turn + staying.length - begin, 0)).filter((item) => !here.has(nameOf(item)));
+  queue = [...staying, ...following];
+  for (const item of following) {
+    waysOf.set(nameOf(item), item.way);
+    picture(item, "photo");
+  }
+}
+
+async function renew() {
+  await more();
+  paint();
 }
 
 async function decide(state) {
   const item = queue.shift();
   if (!item) return;
   last = { ...item, state };
+  turn += 1;
   pending.add(nameOf(item));
   paint();
-  const told = await answer([[item.row, item.tag]], state, state ? way : "skip");
-  pending.delete(nameOf(item));
+  const told = await answer([[item.row, item.tag]], state, state ? item.way : "skip");
   if (told === null) {
     queue.unshift(item);
+    turn -= 1;
     last = null;
   }
-  // What teaches most changes with every answer; draws do not.
-  if (way !== "audit") queue = queue.slice(0, 1);
-  if (queue.length < 3) await more();
+  await more();
+  pending.delete(nameOf(item));
   paint();
 }
 
@@ -77,6 +92,7 @@ function paint() {
   const ways = Object.entries(WAYS).map(([name, [label]]) =>
     h("button", { class: "segment", "aria-pressed": String(name === way), onclick: () => choose(name) }, label),
   );
+  if (item) announce(`Does ${item.tag} belong here? ${item.name}`);
   const wordOf = (state) => (state > 0 ? "yes" : state < 0 ? "no" : "skipped");
   fill($("main"), h(
       "div",
@@ -85,7 +101,7 @@ function paint() {
       item
         ? figure(item)
         : h("p", { class: "empty" }, isLoading ? "…" : "Nothing is left to ask this way."),
-      item && h("p", { class: "question", "aria-live": "polite" }, "Does ", h("strong", {}, item.tag), " belong here?"),
+      item && h("p", { class: "question" }, "Does ", h("strong", {}, item.tag), " belong here?"),
       h("div", { class: "below" }, estimate(), last && h("p", { class: "soft" }, `Last: ${last.tag}, ${wordOf(last.state)}`)),
     ),
   );
@@ -101,6 +117,7 @@ function paint() {
 
 async function choose(name) {
   way = name;
+  turn = 0;
   queue = [];
   const coming = more();
   paint();
@@ -109,31 +126,27 @@ async function choose(name) {
 }
 
 export const check = {
-  async enter() {
-    if (!queue.length) await more();
-    paint();
-  },
+  enter: () => hold(renew()),
   title: () => paint(),
-  async refresh() {
-    await more(true);
-    paint();
-  },
+  refresh: renew,
   /** Ask again what was taken back. */
   async undone([[row, tag]]) {
     last = null;
     const told = tagOf(tag) ? await ask("/api/grid", { tag, rows: [row] }) : null;
     if (told !== null) {
-      const item = { ...told.items[0], tag, isAgain: true };
+      const item = { ...told.items[0], tag };
+      item.way = waysOf.get(nameOf(item)) ?? (way === "mixed" ? "likeliest" : way);
+      turn = Math.max(turn - 1, 0);
       queue = [item, ...queue.filter((other) => nameOf(other) !== nameOf(item))];
     }
     paint();
     return told !== null;
   },
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
-    const state = { y: 1, a: 1, n: -1, r: -1, s: 0, ArrowRight: 0 }[event.key];
+    if (!isPlain(event) || event.shiftKey) return false;
+    const state = { y: 1, a: 1, n: -1, r: -1, s: 0, ArrowRight: 0 }[keyOf(event)];
     if (state === undefined) return false;
-    decide(state);
+    if (!event.repeat) decide(state);
     return true;
   },
 };

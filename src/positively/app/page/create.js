@@ -1,6 +1,7 @@
 // A tag that nobody had: a few photos that carry it, and a name.
 
 import { $, fill, h, isView, key, plural } from "./dom.js";
+import { isPlain } from "./keys.js";
 import { addTag, ask, refresh, review } from "./review.js";
 import { Tiles, fitting, guess } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -8,7 +9,10 @@ import { openZoom } from "./zoom.js";
 let order = "diverse";
 let begins = [0];
 let picked = new Map();
-let name = "";
+
+// One field for good: what was typed stays, whatever is painted around it.
+const input = h("input", { id: "tag-name", placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: () => ($("find").disabled = !isReady()) });
+const isReady = () => picked.size > 0 && input.value.trim() !== "";
 
 const tiles = new Tiles({ label: "All photos", zoom: (item) => openZoom(item, null, tiles, null), changed: () => gather() });
 
@@ -27,7 +31,7 @@ async function show(begin) {
   picked = chosen;
   items.forEach((item, place) => picked.has(item.row) && tiles.selected.add(place));
   tiles.paint();
-  if (document.activeElement !== $("tag-name")) tiles.focus(0);
+  if (document.activeElement !== input) tiles.focus(0);
 }
 
 const next = () => {
@@ -44,21 +48,13 @@ const back = () => {
 
 function paintBar() {
   if (!isView("create")) return;
-  const focused = document.activeElement?.id;
-  const input = h("input", { id: "tag-name", value: name, placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: (event) => typed(event.target.value) });
   fill($("bar"), h("p", { class: "told" }, picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos"),
-    h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, h("button", { id: "find", class: "primary", disabled: !picked.size || !name.trim() }, "Find it in all others", key("⏎"))),
+    h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, h("button", { id: "find", class: "primary", disabled: !isReady() }, "Find it in all others", key("⏎"))),
     h("span", { class: "gap" }),
     h("button", { onclick: shuffle, "aria-pressed": String(order === "diverse") }, order === "diverse" ? "Varied" : "In order"),
     begins.length > 1 && h("button", { class: "icon", "aria-label": "Previous page", onclick: back }, "‹"),
     h("button", { disabled: begins.at(-1) + tiles.items.length >= review.status.photos, onclick: next }, "More photos ›"),
   );
-  if (focused === "tag-name") $("tag-name").focus();
-}
-
-function typed(text) {
-  name = text;
-  $("find").disabled = !picked.size || !name.trim();
 }
 
 function shuffle() {
@@ -69,9 +65,9 @@ function shuffle() {
 
 async function create(event) {
   event.preventDefault();
-  const told = await addTag(name, [...picked.keys()]);
+  const told = await addTag(input.value, [...picked.keys()]);
   if (told === null) return;
-  name = "";
+  input.value = "";
   picked = new Map();
   tiles.selected.clear();
   await refresh();
@@ -80,7 +76,7 @@ async function create(event) {
 
 /** Begin with a name and a photo from elsewhere. */
 export function beginTag(text, item) {
-  name = text;
+  input.value = text;
   picked = new Map([[item.row, item]]);
   tiles.selected.clear();
 }
@@ -98,17 +94,17 @@ export const create_ = {
   },
   async refresh() {},
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    if (!isPlain(event)) return false;
     if (event.key === "PageDown") next();
     else if (event.key === "PageUp") back();
-    else if (event.key === "Enter" && picked.size) $("tag-name").focus();
+    else if (event.key === "Enter" && picked.size) input.focus();
     else if (event.key === "Escape") return false;
     else return tiles.key(event);
     return true;
   },
   /** A letter is on its way: it belongs to the name. */
   typing() {
-    $("tag-name").focus();
-    $("tag-name").setSelectionRange(name.length, name.length);
+    input.focus();
+    input.setSelectionRange(input.value.length, input.value.length);
   },
 };

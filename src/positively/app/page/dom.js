@@ -15,17 +15,31 @@ export function h(name, properties = {}, ...children) {
     else if (key === "class") element.className = value;
     else element[key] = value;
   }
-  fill(element, ...children);
+  element.append(...present(children));
   return element;
 }
 
-/** Put children into an element in place of what is there; what is false or null is left out. */
+const present = (children) => children.filter((child) => child !== null && child !== undefined && child !== false);
+const nameOf = (element) => element.dataset.name || element.id || element.getAttribute("href") || element.ariaLabel || element.textContent;
+
+/** Put children into an element in place of what is there; the focus goes to the successor of what had it. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  const focused = document.activeElement;
+  const name = focused !== element && element.contains(focused) ? nameOf(focused) : null;
+  element.replaceChildren(...present(children));
+  if (name === null) return;
+  const successor = [...element.querySelectorAll("a, button, input")].find((one) => nameOf(one) === name && !one.disabled);
+  (successor ?? element.querySelector(".primary"))?.focus({ preventScroll: true });
+}
+
+/** Have screen readers say something, once. */
+export function announce(text) {
+  if ($("announced").textContent !== text) $("announced").textContent = text;
 }
 
 export const count = (value) => Math.round(value).toLocaleString("en");
-export const percent = (value) => `${Math.round(100 * value)} %`;
+/** Nothing is certain that is not known: "> 99 %". */
+export const percent = (value) => (value >= 0.995 && value < 1 ? "> 99 %" : value > 0 && value < 0.005 ? "< 1 %" : `${Math.round(100 * value)} %`);
 export const plural = (number, what) => `${count(number)} ${what}${Math.round(number) === 1 ? "" : "s"}`;
 export const key = (text) => h("kbd", { "aria-hidden": "true" }, text);
 

@@ -1,6 +1,7 @@
 // Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
 
 import { $, UNCOUNTED, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
+import { hold, isPlain, keyOf } from "./keys.js";
 import { answer, ask, isOutdated, review, tagOf } from "./review.js";
 import { Tiles, fitting, guess, resize } from "./tiles.js";
 import { openZoom } from "./zoom.js";
@@ -34,7 +35,9 @@ async function decide(items, state, onlyOpen = false) {
 
 const open = () => tiles.items.filter((item) => !item.state);
 
-async function show(number) {
+const show = (number) => hold(load(number));
+
+async function load(number) {
   if (isWaiting) return;
   isWaiting = true;
   const asking = visit;
@@ -84,7 +87,7 @@ function paintBar() {
     !isDone && h("button", { class: "rest", disabled: !left, "aria-label": "Accept the rest", onclick: () => rest(1) }, ...label("Accept the rest", "✓ rest"), key("⇧A")),
     !isDone && h("button", { class: "rest", disabled: !left, "aria-label": "Reject the rest", onclick: () => rest(-1) }, ...label("Reject the rest", "✕ rest"), key("⇧R")),
     page > 0 && h("button", { class: "icon", "aria-label": "Previous page", onclick: () => show(page - 1) }, "‹"),
-    h("button", { class: isDone ? "primary" : "", onclick: () => show(page + 1) }, ...(isDone ? ["Next page ›", key("⏎")] : label("Next page ›", "Next ›"))),
+    h("button", { class: isDone ? "primary" : "", "data-name": "next", onclick: () => show(page + 1) }, ...(isDone ? ["Next page ›", key("⏎")] : label("Next page ›", "Next ›"))),
   );
 }
 
@@ -126,7 +129,7 @@ export const grid = {
       tiles.show([]);
       this.title();
       const entered = visit;
-      await show(0);
+      await load(0);
       if (entered !== visit || !isView("grid")) return;
       if (!tiles.items.length) {
         fill($("main"), h("p", { class: "empty" }, `Nothing is open for “${tag}”: every photo is answered.`));
@@ -165,11 +168,11 @@ export const grid = {
   },
 
   key(event) {
-    const is = (...names) => names.includes(event.key);
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    const is = (...names) => names.includes(keyOf(event));
+    if (!isPlain(event)) return false;
     const isDone = tiles.items.length > 0 && !open().length;
-    if (is("A")) rest(1);
-    else if (is("R")) rest(-1);
+    if (event.shiftKey && is("a")) rest(1);
+    else if (event.shiftKey && is("r")) rest(-1);
     else if (is("a", "y")) decide(tiles.chosen, 1);
     else if (is("r", "n")) decide(tiles.chosen, -1);
     else if (is("Backspace")) decide(tiles.chosen.filter((item) => item.state), 0);

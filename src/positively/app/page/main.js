@@ -4,6 +4,7 @@ import { check } from "./check.js";
 import { create_ } from "./create.js";
 import { $, fill, h, key, plural, toast } from "./dom.js";
 import { grid } from "./grid.js";
+import { hold, isPlain, isPress, isTyping, keyOf, setUpKeys } from "./keys.js";
 import { photo } from "./photo.js";
 import { progress } from "./progress.js";
 import { ask, refresh, review, undo, watch, writeTable } from "./review.js";
@@ -12,7 +13,6 @@ import { setUpZoom } from "./zoom.js";
 
 const views = { grid, photo, check, progress, create: create_ };
 let view = null;
-let undoing = null;
 
 /** Before the first tag there is one thing to do, whatever is looked at. */
 const first = {
@@ -45,9 +45,15 @@ function goTo(hash) {
   route();
 }
 
-async function route() {
+async function route(event) {
   const [name, rest] = location.hash.slice(1).split("/", 2);
-  const chosen = views[name] ? name : "grid";
+  const isKnown = Object.hasOwn(views, name);
+  if (name && !isKnown) {
+    // The skip link, or a mistake: what is shown stays.
+    history.replaceState(null, "", event?.oldURL ?? "#grid");
+    if (view) return;
+  }
+  const chosen = isKnown ? name : "grid";
   view = viewOf(chosen);
   document.body.dataset.view = chosen;
   for (const other of ["grid", "photo", "check", "progress"]) {
@@ -55,20 +61,25 @@ async function route() {
     else $(`view-${other}`).removeAttribute("aria-current");
   }
   closeSide();
+  for (const dialog of ["zoom", "keys"]) $(dialog).close();
   const entered = view;
-  const entering = view.enter(rest === undefined ? (chosen === "grid" ? (grid.tag() ?? orderedTags()[0]) : undefined) : decodeURIComponent(rest));
+  const entering = view.enter(rest === undefined ? (chosen === "grid" ? (grid.tag() ?? orderedTags()[0]) : undefined) : decoded(rest));
   paintSide(chosen === "grid" ? grid.tag() : null);
   await entering;
   if (view !== entered) return;
   document.title = `${$("title").textContent} · positively`;
 }
 
-/** Take the last answer back, and the hand back to where it was given. */
-export function undoLast() {
-  const taking = takeBack().finally(() => taking === undoing && (undoing = null));
-  undoing = taking;
-  return taking;
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // typed by hand, as #grid/50%
+  }
 }
+
+/** Take the last answer back, and the hand back to where it was given. */
+export const undoLast = () => hold(takeBack());
 
 async function takeBack() {
   const told = await undo();
@@ -85,24 +96,9 @@ async function takeBack() {
   if (item !== null) toast(`Undone: ${told.what}: ${item.photo.name}${told.pairs.length > 1 ? " and others" : ""}`);
 }
 
-/** Keys that come while an answer is taken back wait for it: they are for the photo that it leads to. */
-function holdKey(event) {
-  if (undoing === null || event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab") return;
-  if (event.target.matches("input, textarea, select")) return;
-  event.preventDefault();
-  event.stopImmediatePropagation();
-  undoing.then(() => document.activeElement.dispatchEvent(new KeyboardEvent(event.type, event)));
-}
-
 async function exportTable() {
   const told = await writeTable();
-  if (told === null) return;
-  await refresh();
-  const { gained, rejected } = review.status;
-  // A new answer may repeat what the table had; then the kinds are not known apart.
-  const isSum = gained + rejected === told.labels;
-  const added = isSum ? `${plural(gained, "tag")} and ${plural(rejected, "absence")}` : plural(told.labels, "label");
-  toast(`${added} more in ${told.path}`);
+  if (told !== null) toast(`${plural(told.tags, "tag")} and ${plural(told.absences, "absence")} more in ${told.path}`);
 }
 
 function turn(by) {
@@ -122,40 +118,40 @@ function closeSide() {
   $("open-side").setAttribute("aria-expanded", "false");
 }
 
+const PLACES = { t: "#create", g: "#grid", p: "#photo", c: "#check", i: "#progress" };
+
 function onKey(event) {
   if ($("zoom").open || $("keys").open) return;
-  const isTyping = event.target.matches("input, textarea, select");
-  const isUndo = event.key === "z" && (event.ctrlKey || event.metaKey);
-  if (isTyping && event.key === "Escape") event.target.blur();
-  if (isTyping && !(event.key === "Escape" && event.target.id === "tag-name")) return;
-  // A button or link under the focus takes its own keys, but for those of the photos.
-  if (["Enter", " "].includes(event.key) && event.target.matches("a, button:not(.pick)")) return;
-  const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  const pressed = keyOf(event);
+  const plain = isPlain(event);
+  const isUndo = pressed === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey;
+  if (isTyping(event) && pressed === "Escape") event.target.blur();
+  if (isTyping(event) && !(pressed === "Escape" && event.target.id === "tag-name")) return;
+  if (isPress(event, event.target)) return;
   // Where a name is asked for, letters are its own.
   const isLetter = event.key !== " " && (event.key.length === 1 || ["Dead", "Process"].includes(event.key));
   if (view.typing && plain && isLetter) {
     view.typing();
     return;
   }
-  if (isUndo || (plain && event.key === "u")) undoLast();
+  if (isUndo || (plain && pressed === "u")) undoLast();
   else if (view.key(event)) undefined;
   else if (!plain) return;
-  else if (event.key === "?") $("keys").showModal();
-  else if (event.key === "/") {
+  else if (pressed === "?") $("keys").showModal();
+  else if (pressed === "/") {
     openSide();
     $("search").focus();
-  } else if (event.key === "]") turn(1);
-  else if (event.key === "[") turn(-1);
-  else if (event.key === "t") goTo("#create");
-  else if ({ g: 1, p: 1, c: 1, i: 1 }[event.key]) goTo({ g: "#grid", p: "#photo", c: "#check", i: "#progress" }[event.key]);
-  else if (view.typing && event.key === "Escape") goTo("#grid");
+  } else if (pressed === "]") turn(1);
+  else if (pressed === "[") turn(-1);
+  else if (Object.hasOwn(PLACES, pressed)) goTo(PLACES[pressed]);
+  else if (view.typing && pressed === "Escape") goTo("#grid");
   else return;
   event.preventDefault();
 }
 
 function setUp() {
   addEventListener("hashchange", route);
-  addEventListener("keydown", holdKey, true);
+  setUpKeys();
   addEventListener("keydown", onKey);
   $("undo").addEventListener("click", undoLast);
   $("export").addEventListener("click", exportTable);

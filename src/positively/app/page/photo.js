@@ -2,6 +2,7 @@
 
 import { $, about, figure, fill, h, isView, key, percent, picture } from "./dom.js";
 import { beginTag } from "./create.js";
+import { hold, isPlain, keyOf } from "./keys.js";
 import { answer, ask, isOutdated, review } from "./review.js";
 
 let shown = null;
@@ -9,6 +10,10 @@ let rows = [];
 let place = -1;
 let current = 0;
 let offered = null; // a name that no tag has
+
+// One field for good: what was typed stays, whatever is painted around it.
+const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off" });
+input.setAttribute("list", "all-tags");
 
 async function open(row) {
   const told = await ask("/api/photo", row === undefined ? { exclude: rows } : { row });
@@ -24,6 +29,7 @@ async function open(row) {
   shown.candidates.forEach((candidate) => (candidate.state = 0));
   current = 0;
   offered = null;
+  input.value = "";
   history.replaceState(null, "", `#photo/${shown.row}`);
   // The next one is on its way while this one is looked at.
   for (const next of told.next) picture({ row: next }, "photo");
@@ -41,6 +47,15 @@ async function decide(candidates, state) {
     candidates.forEach((candidate, number) => (candidate.state = before[number]));
     paint();
   }
+}
+
+/** A tag on record can be taken away, and what was decided of others be opened again. */
+function chip(tag, state) {
+  const told = { 0: "on record: take it away", 1: "accepted: open it again", [-1]: "rejected: open it again" }[state];
+  const sign = { 0: "", 1: "✓ ", [-1]: "✕ " }[state];
+  const kind = { 0: "", 1: "accepted", [-1]: "rejected" }[state];
+  const change = async () => (await answer([[shown.row, tag]], state ? 0 : -1, "hand")) !== null && photo.refresh();
+  return h("button", { class: `chip ${kind}`, "data-name": tag, "aria-label": `${tag}, ${told}`, title: told, onclick: change }, sign + tag);
 }
 
 const left = () => shown.candidates.filter((candidate) => !candidate.state);
@@ -71,15 +86,9 @@ function paint() {
   $("title").textContent = shown.name.split("/").pop();
   const expected = shown.candidates.reduce((sum, candidate) => sum + (candidate.state ? 0 : candidate.probability), 0);
   $("subtitle").textContent = `${about(expected)} of these tags missing`;
-  const decided = Object.entries(shown.decided);
-  const chips = [
-    ...shown.known.map((tag) => h("li", { class: "chip" }, tag)),
-    ...decided.map(([tag, state]) => h("li", { class: `chip ${state > 0 ? "accepted" : "rejected"}` }, `${state > 0 ? "✓" : "✕"} ${tag}`)),
-  ];
+  const tags = [...shown.known.map((tag) => [tag, 0]), ...Object.entries(shown.decided)].sort(([a], [b]) => a.localeCompare(b));
+  const chips = tags.map(([tag, state]) => h("li", {}, chip(tag, state)));
   const names = h("datalist", { id: "all-tags" }, ...review.status.tags.map((tag) => h("option", { value: tag.name })));
-  const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off", value: offered ?? "" });
-  input.setAttribute("list", "all-tags");
-  const focused = document.activeElement?.id === "other-tag";
   fill($("main"), h(
       "div",
       { class: "photo" },
@@ -95,7 +104,6 @@ function paint() {
       ),
     ),
   );
-  if (focused) $("other-tag").focus();
   fill($("bar"), h("p", { class: "told" }, left().length ? `${left().length} open` : "Photo done"),
     h("button", { class: "rest", disabled: !left().length, onclick: () => decide(left(), -1) }, "None of the rest", key("⇧R")),
     h("span", { class: "gap" }),
@@ -106,7 +114,7 @@ function paint() {
 
 async function addOther(event) {
   event.preventDefault();
-  const name = $("other-tag").value.trim();
+  const name = input.value.trim();
   if (!name) return;
   const tag = review.status.tags.find((other) => other.name.toLowerCase() === name.toLowerCase())?.name;
   if (tag === undefined) {
@@ -117,7 +125,7 @@ async function addOther(event) {
   }
   const told = await answer([[shown.row, tag]], 1, "hand");
   if (told !== null) await open(shown.row);
-  $("other-tag")?.focus();
+  input.focus();
 }
 
 function makeOffered() {
@@ -126,13 +134,12 @@ function makeOffered() {
   location.hash = "#create";
 }
 
-const forward = () => open(rows[place + 1]);
-const back = () => place > 0 && open(rows[place - 1]);
+const forward = () => hold(open(rows[place + 1]));
+const back = () => place > 0 && hold(open(rows[place - 1]));
 
 export const photo = {
   async enter(row) {
-    if (row !== undefined && Number.isInteger(Number(row))) await open(Number(row));
-    else await open(rows[place]);
+    await hold(open(row !== undefined && Number.isInteger(Number(row)) ? Number(row) : rows[place]));
   },
 
   title() {},
@@ -148,6 +155,9 @@ export const photo = {
     const decided = told.photo.decided;
     const here = new Set(shown.candidates.map((candidate) => candidate.tag));
     for (const candidate of shown.candidates) candidate.state = decided[candidate.tag] ?? 0;
+    // What was decided, and is open again, is asked again.
+    const again = told.photo.candidates.filter(({ tag }) => tag in shown.decided && !here.has(tag));
+    shown.candidates.push(...again.map((candidate) => ({ ...candidate, state: 0 })));
     shown.known = told.photo.known;
     shown.decided = Object.fromEntries(Object.entries(decided).filter(([tag]) => !here.has(tag)));
     paint();
@@ -164,12 +174,13 @@ export const photo = {
   },
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || shown === null) return false;
+    if (!isPlain(event) || shown === null) return false;
     const digit = /^Digit([1-9])$/.exec(event.code);
     const candidate = shown.candidates[digit ? Number(digit[1]) - 1 : current];
-    const is = (...names) => names.includes(event.key);
+    const is = (...names) => names.includes(keyOf(event));
     if (digit && candidate) decide([candidate], event.shiftKey ? -1 : 1);
-    else if (is("R")) left().length && decide(left(), -1);
+    else if (event.shiftKey && is("r")) left().length && decide(left(), -1);
+    else if (event.shiftKey && is("a")) return false;
     else if (is("a", "y") && candidate) decide([candidate], 1);
     else if (is("r", "n") && candidate) decide([candidate], -1);
     else if (is("Backspace") && candidate) decide([candidate], 0);

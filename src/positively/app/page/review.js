@@ -9,13 +9,15 @@ async function send(path, body) {
   try {
     response = await fetch(path, {
       method: body === undefined ? "GET" : "POST",
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      headers: { "Review-Run": document.documentElement.dataset.run, "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
     throw new Error("The review is not running any more. Start it again; everything up to here is stored.");
   }
   if (response.ok) return response.json();
+  // The rows this page knows are those of an earlier start.
+  if (response.status === 409) location.reload();
   const text = await response.text();
   let told = text;
   try {
@@ -52,7 +54,6 @@ export async function refresh() {
   if (status === null) return;
   review.status = status;
   version = Math.max(version, status.version);
-  document.documentElement.dataset.run = status.run;
   for (const listener of review.listeners) listener();
 }
 

@@ -1,6 +1,7 @@
 // Photos in rows of equal height: focus, selection, sweep and arrows. What an answer means is not known here.
 
 import { h, percent, picture } from "./dom.js";
+import { isPlain, keyOf } from "./keys.js";
 
 const HEIGHTS = [96, 120, 150, 190, 240, 320];
 const GAP = 8;
@@ -151,7 +152,7 @@ export class Tiles {
   /** Arrows and space; true if the key was meant for the photos. */
   key(event) {
     const target = { ArrowLeft: () => this.current - 1, ArrowRight: () => this.current + 1, ArrowUp: () => this.#near(-1), ArrowDown: () => this.#near(1), Home: () => 0, End: () => this.items.length - 1 }[event.key];
-    if (target && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    if (target && isPlain(event)) {
       const place = Math.min(Math.max(target(), 0), this.items.length - 1);
       if (event.shiftKey) {
         if (!this.selected.size) this.anchor = this.current;
@@ -169,7 +170,7 @@ export class Tiles {
       this.paint();
       return true;
     }
-    if ((event.key === "Enter" || event.key === "z") && this.zoom && this.items.length) {
+    if (["Enter", "z"].includes(keyOf(event)) && this.zoom && this.items.length) {
       this.zoom(this.items[this.current]);
       return true;
     }

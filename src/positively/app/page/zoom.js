@@ -1,6 +1,7 @@
 // One photo over everything else, as large as the screen, with the question about it.
 
 import { $, fill, h, key, percent, picture } from "./dom.js";
+import { isPlain, keyOf } from "./keys.js";
 import { undoLast } from "./main.js";
 
 let shown = null;
@@ -34,6 +35,8 @@ function paint() {
       h("button", { class: "icon", "aria-label": "Close", onclick: close }, "✕"),
     ),
   );
+  // Keys are for the photo, also after a click.
+  if (!$("zoom").contains(document.activeElement)) $("zoom").focus();
   tiles.current = tiles.items.indexOf(item);
 }
 
@@ -70,16 +73,18 @@ export function setUpZoom() {
   $("zoom").addEventListener("keydown", async (event) => {
     if (event.altKey) return;
     const { item, decide } = shown;
-    const state = { a: 1, y: 1, r: -1, n: -1 }[event.key];
-    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
-    if ((event.key === "u" && decide) || (event.key === "z" && (event.ctrlKey || event.metaKey))) {
+    const pressed = keyOf(event);
+    const state = event.shiftKey ? undefined : { a: 1, y: 1, r: -1, n: -1 }[pressed];
+    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[pressed];
+    const isUndo = isPlain(event) ? pressed === "u" && decide : pressed === "z" && !event.shiftKey;
+    if (isUndo) {
       await undoLast();
       shown.item = shown.tiles.items[shown.tiles.current] ?? shown.item;
       paint();
-    } else if (event.ctrlKey || event.metaKey) return;
+    } else if (!isPlain(event)) return;
     else if (state && decide) move(() => decide([item], state));
     else if (by) go(by);
-    else if (event.key === "z" || (event.key === "Enter" && event.target.tagName !== "BUTTON")) close();
+    else if (pressed === "z" || (pressed === "Enter" && event.target.tagName !== "BUTTON")) close();
     else return;
     event.preventDefault();
   });
