@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import webbrowser
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from positively.app import views
 from positively.app.exporting import default_export
 from positively.app.opening import open_reviewable
 from positively.app.pictures import LARGE, THUMBNAIL, Pictures
-from positively.app.serving import listen
+from positively.app.serving import in_browser, listen
 from positively.app.session import ReviewSession
 from positively.app.store import DecisionStore, default_place
 from positively.cli import main
@@ -701,6 +702,23 @@ def test_the_command_serves_until_ctrl_c_and_sums_up(source, place, opened, caps
     assert f"Review at http://127.0.0.1:{port}/?token=" in shown
     assert "0 tags gained in 0 minutes, 2 in all; every decision is in" in shown
     assert not source.with_name("tags.review.sqlite-wal").exists()
+
+
+def test_no_process_list_shows_the_token(tmp_path, monkeypatch):
+    told, address = [], "http://127.0.0.1:8517/?token=secret&more"
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(webbrowser, "open", told.append)
+    with in_browser(address):
+        (file,) = tmp_path.iterdir()
+        assert file.stat().st_mode & 0o777 == 0o600 and address.replace("&", "&amp;") in file.read_text()
+        for _ in range(200):
+            if told:
+                break
+            time.sleep(0.05)
+    assert told == [file.as_uri()] and not any(tmp_path.iterdir())
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "nowhere")
+    with in_browser(address):  # the address is printed all the same
+        pass
 
 
 def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):
