@@ -1,8 +1,10 @@
 """The list of missing tags: what a user relies on when they accept what stands at its top."""
 
 import csv
+import shlex
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +16,8 @@ import shapes
 from conftest import options
 from positively.calibration import calibrate
 from positively.cli import main
+from positively.cli import missing as missing_command
+from positively.cli import review as review_command
 from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
 from positively.errors import ConfigError, FileError, LabelError, MetricError, RunError
@@ -373,6 +377,8 @@ def test_a_folder_with_other_files_is_refused_before_anything_is_computed(table,
     assert "holds other files" in capsys.readouterr().err
     with pytest.raises(FileError, match="is a file"):
         MissingFolder(tmp_path / "mine" / "letter.txt")
+    with pytest.raises(FileError, match=r"nothing may be added to .*letter\.txt"):
+        MissingFolder(tmp_path / "mine" / "letter.txt" / "lists")
 
 
 def found_by_anybody():
@@ -421,8 +427,81 @@ def test_the_table_takes_no_place_of_another_file(found, tags, table, tmp_path, 
 def test_accepting_from_zero_on_accepts_everything(place, tags, table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["missing", "tags.csv", *words(place, tags, "--accept-above", "0")]) == 0
-    listed = (tmp_path / "tags-missing" / "missing.csv").read_text().count("\n") - 1
-    assert f"the table with {listed:,} tags more, among the others" in capsys.readouterr().out
+    assert f"the table with {(tags.states() == 0).sum():,} tags more, among the others" in capsys.readouterr().out
+
+
+def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["missing", "tags.csv", *words(place, tags, "--at-least", "0.9", "--accept-above", "0.3")]) == 0
+    shown = np.round(found.values.astype(float), 4)
+    told, listed = capsys.readouterr().out, (tmp_path / "tags-missing" / "missing.csv").read_text().count("\n") - 1
+    assert listed == (shown >= 0.9).sum() and f"Suggestions, likeliest first: {listed}." in told
+    assert f"the table with {(shown >= 0.3).sum()} tags more, among the others: those of probability 0.3" in told
+    accepted, _ = read_labels("tags-missing/tags.csv", ReadOptions(images=str(tags.root)))
+    assert (accepted.states() == 1).sum() - (tags.states() == 1).sum() == (shown >= 0.3).sum()
+
+
+def test_what_was_edited_since_is_not_written_over(place, tags, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["missing", "tags.csv", *words(place, tags)]
+    assert main(command) == 0
+    mine = tmp_path / "tags-missing" / "tags.csv"
+    mine.write_text(mine.read_text().replace("image,tags", "image,hours of work"))
+    edited = mine.read_text()
+    for _ in range(2):  # the second time over the other one
+        assert main(command) == 0
+        assert mine.read_text() == edited
+        assert "tags-missing/tags.tagged.csv is the table with" in capsys.readouterr().out
+    assert not (tmp_path / "tags-missing" / "tags.tagged-2.csv").exists()
+    # A list has no second name: nothing is computed, and nothing is written.
+    with (tmp_path / "tags-missing" / "wrong.csv").open("a") as file:
+        file.write("checked,by,me\n")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "tags-missing").iterdir()}
+    assert main(command) == 2
+    assert "wrong.csv was changed since it was written, so it stays. Move it away, or pass" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in (tmp_path / "tags-missing").iterdir()} == before
+
+
+def test_what_was_written_can_be_read_again_and_stays(place, tags, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["missing", "tags.csv", *words(place, tags)]) == 0
+    before = {file: file.read_bytes() for file in (tmp_path / "tags-missing").iterdir()}
+    assert main(["missing", "tags-missing/tags.csv", *words(place, tags)]) == 0
+    assert "tags-missing/tags-missing/tags.csv is the table" in capsys.readouterr().out
+    assert all(file.read_bytes() == contents for file, contents in before.items())
+    assert main(["missing", "tags-missing/tags.csv", *words(place, tags, "--out", "tags-missing")]) == 0
+    assert "tags-missing/tags.tagged.csv is the table" in capsys.readouterr().out
+    table_out = tmp_path / "tags-missing" / "tags.csv"
+    assert table_out.read_bytes() == before[table_out]
+    assert main(["missing", "tags-missing/missing.csv", "--out", "tags-missing"]) == 2
+    assert "missing.csv is the table itself, so it stays." in capsys.readouterr().err
+
+
+def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tmp_path, monkeypatch):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(table, tmp_path / folder / "tags.csv")
+    monkeypatch.chdir(tmp_path / "one")
+    assert main(["missing", "../two/tags.csv", *words(place, tags)]) == 0
+    assert (tmp_path / "two" / "tags-missing" / "missing.csv").exists() and not Path("tags-missing").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("coco --images coco --image-size 64", "coco --images coco --image-size 64"),
+        ("--images photos photos --out lists --at-least 0.5", "photos --images photos"),
+        (
+            "tags.csv --skip-missing --verify=false --min_count 3",
+            "tags.csv --min-count 3 --skip-missing --verify false",
+        ),
+        ("'my tags.csv' --separator ';'", "'my tags.csv' --separator ';'"),
+    ],
+)
+def test_the_next_command_opens_the_same_table(given, printed):
+    values = missing_command.parser().parse(shlex.split(given))
+    assert missing_command._review(values) == f"positively review {printed}"
+    review_command.parser().parse(shlex.split(printed))
 
 
 def test_the_command_takes_a_run(place, tags, table, tmp_path, capsys, monkeypatch):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import webbrowser
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,11 @@ import pytest
 from PIL import Image
 
 from positively.app import views
+from positively.app.exporting import default_export
 from positively.app.guard import RUN
 from positively.app.opening import open_reviewable
 from positively.app.pictures import LARGE, THUMBNAIL, Pictures
-from positively.app.serving import listen
+from positively.app.serving import in_browser, listen
 from positively.app.session import ReviewSession
 from positively.app.store import DecisionStore, default_place
 from positively.cli import main
@@ -130,6 +132,48 @@ def test_a_damaged_store_is_a_sentence(tmp_path):
     path.write_bytes(path.read_bytes()[:200] + os.urandom(4000))
     with pytest.raises(FileError, match="cannot be"):
         DecisionStore(path, table_of("a.jpg"))
+
+
+@pytest.mark.parametrize("place", ["/proc/x.review.sqlite", "letter.txt/x.review.sqlite"])
+def test_a_place_that_cannot_be_written_is_a_sentence_with_the_way_out(tmp_path, place):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(FileError, match=r"x\.review\.sqlite cannot be used: .*out='FILE'"):
+        DecisionStore(tmp_path / place, table_of("a.jpg"))
+
+
+def test_a_review_that_may_not_be_read_is_a_sentence_with_the_way_out(tmp_path, monkeypatch):
+    path = tmp_path / "x.review.sqlite"
+    DecisionStore(path, table_of("a.jpg")).close()
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(FileError, match=r"cannot be used: Permission denied\. Pass out='FILE'"):
+        DecisionStore(path, table_of("a.jpg"))
+
+
+def test_a_folder_is_reviewed_from_inside_it_too(tmp_path, monkeypatch):
+    (tmp_path / "photos" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "photos")
+    monkeypatch.chdir(tmp_path / "photos")
+    for folder in (".", "..", "deep/.."):
+        name = "photos" if folder != ".." else tmp_path.name
+        parent = tmp_path if folder != ".." else tmp_path.parent
+        assert default_place(Path(folder)) == parent / f"{name}.review.sqlite"
+        assert default_export(Path(folder)) == parent / f"{name}.reviewed.csv"
+    assert default_place(tmp_path / "link") == tmp_path / "link.review.sqlite"
+    assert default_place(Path("/")) == Path("/photos.review.sqlite")
+    Image.new("RGB", (8, 8)).save("a.png")
+    assert open_reviewable(Path(), ReadOptions())[0].source == "photos"
+
+
+def test_hidden_photos_are_not_reviewed(tmp_path):
+    folder = tmp_path / ".photos"  # that the folder itself is hidden is the user's choice
+    for name in ("a.png", ".b.png", ".thumbnails/c.png", "deep/.cache/d.png", "deep/e.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(folder / name)
+    assert list(open_reviewable(folder, ReadOptions())[0].images) == ["a.png", "deep/e.png"]
 
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
@@ -725,6 +769,23 @@ def test_the_command_serves_until_ctrl_c_and_sums_up(source, place, opened, caps
     assert f"Review at http://127.0.0.1:{port}/?token=" in shown
     assert "0 tags gained in 0 minutes, 2 in all; every decision is in" in shown
     assert not source.with_name("tags.review.sqlite-wal").exists()
+
+
+def test_no_process_list_shows_the_token(tmp_path, monkeypatch):
+    told, address = [], "http://127.0.0.1:8517/?token=secret&more"
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(webbrowser, "open", told.append)
+    with in_browser(address):
+        (file,) = tmp_path.iterdir()
+        assert file.stat().st_mode & 0o777 == 0o600 and address.replace("&", "&amp;") in file.read_text()
+        for _ in range(200):
+            if told:
+                break
+            time.sleep(0.05)
+    assert told == [file.as_uri()] and not any(tmp_path.iterdir())
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "nowhere")
+    with in_browser(address):  # the address is printed all the same
+        pass
 
 
 def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):

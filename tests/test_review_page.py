@@ -8,14 +8,17 @@ import subprocess
 import sys
 import threading
 import time
+import webbrowser
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from positively.app.guard import RUN
+from positively.app.serving import in_browser
 from positively.labels import LabelTable
 from positively.missing.asking import MIXED
 from reviewing import served, truth_of, words, write_tags
@@ -322,6 +325,18 @@ class _Stranger(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def test_the_file_that_the_browser_is_opened_with_leads_to_the_page(review, browser, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(webbrowser, "open", lambda _: True)
+    page = browser.new_page()
+    with in_browser(review.guard.address):
+        page.goto(next(tmp_path.glob("*.html")).as_uri())
+        page.wait_for_selector("body[data-ready]")
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    page.close()
 
 
 def test_another_site_gets_nothing(review, browser):

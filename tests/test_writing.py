@@ -125,6 +125,17 @@ def test_aliases_are_followed(photos):
     assert labels(out)["a.jpg"] == (set(), {"cat"})
 
 
+def test_another_name_of_a_tag_is_no_new_tag(photos):
+    source, aliases = photos / "tags.csv", photos / "aliases.csv"
+    source.write_text(SHAPES["tags"])
+    aliases.write_text("alias,name\nkitty,cat\nPooch,pooch\n")
+    options = ReadOptions(aliases=str(aliases))
+    for place in (source, photos / "instances.json", None):
+        with pytest.raises(TableError, match=r"'Kitty' is another name of 'cat' in .*aliases\.csv"):
+            check_tag("Kitty", place, options)
+        assert check_tag("POOCH", place, options) == "POOCH"  # a line that only chooses a spelling
+
+
 def test_the_table_itself_and_unknown_formats_are_refused(photos):
     source = photos / "tags.csv"
     source.write_text(SHAPES["tags"])
@@ -349,3 +360,16 @@ def test_what_excel_wrote_opens_in_excel_again(photos):
     table, _ = read_labels(source, ReadOptions())
     write_table(out, table, {("b.jpg", "café"): 1}, source=source, options=ReadOptions())
     assert out.read_bytes().startswith(b"\xef\xbb\xbf") and labels(out)["b.jpg"][0] == {"dog", "café"}
+
+
+@pytest.mark.parametrize("mark", ["^", ";", "\t"])
+def test_a_first_line_for_excel_stays(photos, mark):
+    source, out = photos / "tags.csv", photos / "out.csv"
+    lines = ["SEP={}", "image{}tags", "a.jpg{}dog", "b.jpg{}cat", "c.jpg{}cat", ""]
+    source.write_bytes("\r\n".join(lines).replace("{}", mark).encode())
+    table, _ = read_labels(source, ReadOptions())
+    write_table(out, table, {("b.jpg", "cat"): -1}, source=source, options=ReadOptions())
+    assert out.read_bytes().startswith(f"sep={mark}\r\nimage{mark}tags{mark}absent\r\n".encode())
+    assert labels(out) == {"a.jpg": ({"dog"}, set()), "b.jpg": (set(), {"cat"}), "c.jpg": ({"cat"}, set())}
+    write_table(photos / "out.tsv", table, {("b.jpg", "cat"): -1}, source=source, options=ReadOptions())
+    assert labels(photos / "out.tsv") == labels(out)

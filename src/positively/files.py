@@ -49,6 +49,17 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def beside(source: Path, ending: str) -> Path:
+    """A place beside a file or a folder, named after it: ``tags.csv`` → ``tags.review.sqlite``; ``.`` by its real name.
+
+    >>> beside(Path("a/tags.csv"), "-missing").as_posix()
+    'a/tags-missing'
+    """
+    named = source if source.name not in ("", "..") else Path(os.path.abspath(source))  # noqa: PTH100 (links stay)
+    name = named.name if source.is_dir() else named.stem
+    return named.parent / f"{name or 'photos'}{ending}"  # the root of a disk has no name at all
+
+
 def is_temporary(path: Path) -> bool:
     """Whether a file is what a killed process had begun to write."""
     return path.name.startswith(".") and path.name.endswith(".tmp")

@@ -10,15 +10,14 @@ from positively.app.store import DecisionStore
 from positively.data.options import ReadOptions
 from positively.data.writing import WRITABLE, write_table
 from positively.errors import ConfigError, option
+from positively.files import beside
 from positively.labels import LabelTable
 
 
 def default_export(source: Path) -> Path:
     """Where the reviewed table goes unless told: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` the same way."""
-    if source.is_dir():
-        return source.absolute().with_name(f"{source.absolute().name}.reviewed.csv")
-    ending = source.suffix if source.suffix.lower() in WRITABLE else ".csv"
-    return source.with_name(f"{source.stem}.reviewed{ending}")
+    is_table = source.is_file() and source.suffix.lower() in WRITABLE
+    return beside(source, f".reviewed{source.suffix if is_table else '.csv'}")
 
 
 def free_export(source: Path, store: DecisionStore) -> Path:

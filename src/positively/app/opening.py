@@ -12,6 +12,7 @@ from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
 from positively.data.voc import find_years, is_home
 from positively.errors import ConfigError, ImageError, and_more, option
+from positively.files import beside
 from positively.labels import UNKNOWN, LabelTable
 
 
@@ -45,7 +46,7 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
     names = sorted(
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
-        if is_image_name(path.name) and not path.name.startswith(".") and path.is_file()
+        if is_image_name(path.name) and not _is_hidden(path.relative_to(folder)) and path.is_file()
     )
     # A name that is no text could be written into no table.
     odd = [name for name in names if not _is_text(name)]
@@ -54,7 +55,7 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
         raise ImageError(f"There are no photos under {folder}.")
     verified = verify_images([folder / name for name in names])
     table = LabelTable.from_positives(names, (), [[] for _ in names], UNKNOWN)
-    table = replace(table, root=folder, source=folder.absolute().name, hashes=verified.hashes)
+    table = replace(table, root=folder, source=beside(folder, "").name, hashes=verified.hashes)
     whole = np.setdiff1d(np.arange(len(names)), list(verified.broken))
     if not len(whole):
         raise ImageError(f"None of the {len(names):,} photos under {folder} can be decoded. Repair them.")
@@ -65,6 +66,10 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
     if odd:
         notes.append(f"Photos left out because their names are no UTF-8: {len(odd):,}.")
     return table.select(whole), notes
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _is_text(name: str) -> bool:

@@ -7,6 +7,11 @@ import os
 import socket
 import sys
 import webbrowser
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from html import escape
+from pathlib import Path
+from tempfile import mkstemp
 from threading import Timer
 from typing import TYPE_CHECKING
 
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8517
 _NEAR = 20
+_REDIRECT = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}"><title>Review</title></head>
+<body><a href="{0}">To the review</a></body></html>
+"""
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -50,13 +59,31 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 def serve(app: FastAPI, listening: socket.socket, address: str, open_browser: bool) -> None:
     """Serve until Ctrl-C."""
-    if open_browser and has_window():
-        opening = Timer(0.5, webbrowser.open, [address])
-        opening.daemon = True
-        opening.start()
     # Its own words are for operators; ours are above. An open tab must not hold up the end.
     settings = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2, lifespan="off")
-    uvicorn.Server(settings).run(sockets=[listening])
+    with in_browser(address) if open_browser and has_window() else nullcontext():
+        uvicorn.Server(settings).run(sockets=[listening])
+
+
+@contextmanager
+def in_browser(address: str) -> Iterator[None]:
+    """Open the browser at an address that is a secret, by way of a file that only this user may read.
+
+    Everybody on a machine may read the command line of a browser, and thus what it was told to open. Where no file can
+    be written no browser is opened: the address was printed.
+    """
+    with ExitStack() as ending:
+        with suppress(OSError, RuntimeError):  # no home, or none that may be written
+            # In the open: a browser that came as a snap or a flatpak sees no /tmp, and no name that begins with a dot.
+            handle, name = mkstemp(".html", "positively-review-", Path.home())  # its mode is 0600
+            ending.callback(Path(name).unlink, missing_ok=True)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(_REDIRECT.format(escape(address)))
+            opening = Timer(0.5, webbrowser.open, [Path(name).as_uri()])
+            opening.daemon = True
+            opening.start()
+            ending.callback(opening.cancel)
+        yield
 
 
 def has_window() -> bool:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from positively.data.images import content_hash
 from positively.data.names import same
 from positively.errors import ConfigError, FileError, option
+from positively.files import beside
 from positively.labels import LabelTable
 
 APPLICATION = 0x706F7331
@@ -85,14 +86,11 @@ class DecisionStore:
         self.path = path
         self._lock = RLock()
         self._classes = table.classes
-        _refuse_foreign(path)
-        try:
+        with _as_sentences(path):
+            _refuse_foreign(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
-            with _as_sentences(path):
-                self._open(table)
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {error.strerror}. Pass {option('out', 'FILE')}.") from None
+            self._open(table)
 
     def _open(self, table: LabelTable) -> None:
         try:
@@ -216,7 +214,7 @@ class DecisionStore:
 
 def default_place(source: Path) -> Path:
     """File of decisions beside a table or a folder: ``tags.csv`` → ``tags.review.sqlite``."""
-    return source.with_name(f"{source.name if source.is_dir() else source.stem}.review.sqlite")
+    return beside(source, ".review.sqlite")
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -245,7 +243,14 @@ def _as_sentences(path: Path) -> Iterator[None]:
             raise ConfigError(
                 f"{path} is open in another review. Go on there, or stop it first (Ctrl-C in its terminal)."
             ) from None
-        raise FileError(f"{path} cannot be used: {error}. Check its disk, or pass {option('out', 'FILE')}.") from None
+        raise FileError(
+            f"{path} cannot be used: {error}. Check its disk and whether you may write there, or pass "
+            f"{option('out', 'FILE')} for another place."
+        ) from None
     except sqlite3.DatabaseError as error:
         fix = f"Restore it from a copy, or pass {option('out', 'FILE')}"
         raise FileError(f"{path} cannot be read: {error}. {fix}.") from None
+    except OSError as error:
+        raise FileError(
+            f"{path} cannot be used: {error.strerror}. Pass {option('out', 'FILE')} for another place."
+        ) from None

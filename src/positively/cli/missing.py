@@ -37,7 +37,10 @@ def parser() -> Parser:
     )
     made.add_argument("source", type=str, help=f"{READABLE}; or a run folder")
     made.add_argument(
-        "--out", type=str | None, default=None, help="folder; default: <table>-missing, or missing/ in the run folder"
+        "--out",
+        type=str | None,
+        default=None,
+        help="folder; default: <table>-missing beside the table, or missing/ in the run folder",
     )
     made.add_argument("--format", type=Literal["csv", "parquet"], default="csv", help="of the lists")
     made.add_argument("--at_least", type=float, default=0.05, help="list what is at least so probable; 0 lists all")
@@ -65,33 +68,35 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(f"{option(name, values[name])}: a probability lies between 0 and 1.")
     if values.folds < 2:
         raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
+    from positively.files import beside
     from positively.missing.files import MissingFolder
+    from positively.missing.listing import PLACES
     from positively.runs.folder import RunFolder
 
     source = Path(values.source)
     is_run = RunFolder(source).holds_run
-    folder = MissingFolder(values.out or (source / "missing" if is_run else f"{source.absolute().stem}-missing"))
+    folder = MissingFolder(values.out or (source / "missing" if is_run else beside(source, "-missing")), source)
+    accept = values.accept_above is not None
+    above = values.accept_above if accept else _LIKELY
+    # What the table gains may be less probable than what is listed; and what the list shows as 0.5 may be 0.49996.
+    lowest = max(min(values.at_least, above) - 10**-PLACES, 0.0)
     found, table, read_from, reading = (
-        _find_in_run(source, values) if is_run else _find_in_table(source, values, folder)
+        _find_in_run(source, values, lowest) if is_run else _find_in_table(source, values, lowest, folder)
     )
-    files = folder.write(found, values.format, {"source": str(source)})
-    print(f"\n{found}\n\n{_first(found)}\n")
+    listed = found.at_least(values.at_least)
+    files = folder.write(listed, values.format, {"source": str(source)})
+    print(f"\n{listed}\n\n{_first(found)}\n")
+    print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
     if table is not None and read_from is not None:
-        accept = values.accept_above is not None
-        above = values.accept_above if accept else _LIKELY
         out, count = folder.write_tags(found, table, read_from, reading, above, accept)
-        files.append(out)
         where = "among the others" if accept else "in a column of their own, 'missing'"
         print(f"{out} is the table with {count:,} tags more, {where}: those of probability {above:g} and above.")
-    print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
     if not is_run:
-        words = [word for word in arguments if word != values.source]
-        shared = _shared_words(words)
-        print(f"Next, a page to accept and reject them: {shlex.join(['positively', 'review', values.source, *shared])}")
+        print(f"Next, a page to accept and reject them: {_review(values)}")
     return 0
 
 
-def _find_in_table(source: Path, values: Namespace, folder: MissingFolder) -> Finding:
+def _find_in_table(source: Path, values: Namespace, at_least: float, folder: MissingFolder) -> Finding:
     from positively.data.reading import read_labels
     from positively.logs import logger
     from positively.missing import missing_in_table
@@ -107,11 +112,11 @@ def _find_in_table(source: Path, values: Namespace, folder: MissingFolder) -> Fi
         find_backbone(config.backbone)
     table, notes = read_labels(source, reading)
     logger.info("\n".join(notes))
-    found = missing_in_table(table, config, at_least=values.at_least, folds=values.folds, store=folder.folds)
+    found = missing_in_table(table, config, at_least=at_least, folds=values.folds, store=folder.folds)
     return found, table, source, reading
 
 
-def _find_in_run(source: Path, values: Namespace) -> Finding:
+def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
     """What the run stored; its table is read again only to be written with the tags that were found."""
     import yaml
 
@@ -123,7 +128,7 @@ def _find_in_run(source: Path, values: Namespace) -> Finding:
     from positively.predict import Run
 
     run = Run(source)
-    found = missing_in_run(run, at_least=values.at_least)
+    found = missing_in_run(run, at_least=at_least)
     config = yaml.safe_load(run.folder.config.read_text(encoding="utf-8"))
     reading = ReadOptions(**{name: config[name] for name in kinds_of(ReadOptions) if name in config})
     if values.images is not None:
@@ -137,19 +142,17 @@ def _find_in_run(source: Path, values: Namespace) -> Finding:
     return found, table, Path(config["table"]), reading
 
 
-def _shared_words(arguments: list[str]) -> list[str]:
-    """The options of this call that the review takes as well."""
+def _review(values: Namespace) -> str:
+    """The command that opens the page on the same table, with those options of this call that it takes as well."""
     from positively.cli import review
 
-    known = {option for action in review.parser()._actions for option in action.option_strings} - {"--out", "--export"}
-    words: list[str] = []
-    is_shared = False
-    for word in arguments:
-        if word.startswith("--"):
-            is_shared = word.partition("=")[0].replace("-", "_").replace("__", "--", 1) in known
-        if is_shared:
-            words.append(word)
-    return words
+    words = ["positively", "review", values.source]
+    for name, default in vars(review.parser().get_defaults()).items():
+        value = values.get(name, default)
+        if value != default and name != "out":
+            words += [f"--{name.replace('_', '-')}"]
+            words += [] if value is True else ["false" if value is False else str(value)]
+    return shlex.join(words)
 
 
 def _first(found: MissingTags, count: int = 10, each: int = 2) -> str:

@@ -154,9 +154,14 @@ def find_delimiter(text: str) -> str:
     ';'
     """
     start = text[:_SNIFFED_CHARACTERS]
-    if start[:4].lower() == "sep=" and start[5:6] in ("\r", "\n"):
+    if has_excel_hint(text):
         return start[4]
     return max(_DELIMITERS, key=lambda delimiter: _score(start, delimiter))
+
+
+def has_excel_hint(text: str) -> bool:
+    """Whether the first line tells Excel what stands between the cells: ``sep=;``."""
+    return text[:4].lower() == "sep=" and text[5:6] in ("\r", "\n")
 
 
 def _score(start: str, delimiter: str) -> tuple[bool, float, float, int]:

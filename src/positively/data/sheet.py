@@ -13,7 +13,7 @@ from typing import Any
 
 from positively.data.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax
 from positively.data.columns import Layout, find_layout
-from positively.data.dialect import find_delimiter, read_raw_text, read_text
+from positively.data.dialect import find_delimiter, has_excel_hint, read_raw_text, read_text
 from positively.data.names import clean, read_aliases, same
 from positively.data.options import ReadOptions
 from positively.data.parquet import is_parquet, read_raw_parquet
@@ -50,7 +50,7 @@ class Sheet:
         self.own: int | None = None
         self.key: Callable[[str], str] = same
         self._width = len(columns)
-        self.encoding, self.line_end = "utf-8", "\n"
+        self.encoding, self.line_end, self.has_hint = "utf-8", "\n", False
         self._arrow: Any = None
 
     @classmethod
@@ -84,7 +84,7 @@ class Sheet:
             sheet._open_parquet(path)
         else:
             text, encoding = read_text(path)
-            sheet.delimiter = find_delimiter(text)
+            sheet.delimiter, sheet.has_hint = find_delimiter(text), has_excel_hint(text)
             # Excel takes UTF-8 without its mark for Windows-1252.
             marked = path.read_bytes().startswith(codecs.BOM_UTF8) or encoding != "UTF-8"
             sheet.encoding = "utf-8-sig" if marked else "utf-8"
@@ -171,7 +171,10 @@ class Sheet:
             self._write_parquet(out)
             return
         text = io.StringIO(newline="")
-        writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else self.delimiter, lineterminator=self.line_end)
+        delimiter = "\t" if suffix == ".tsv" else self.delimiter
+        if self.has_hint:
+            text.write(f"sep={delimiter}{self.line_end}")
+        writer = csv.writer(text, delimiter=delimiter, lineterminator=self.line_end)
         if self.has_header or len(self.columns) > self._width:
             writer.writerow(self.columns)
         writer.writerows([self._text(cell, place) for place, cell in enumerate(row.cells)] for row in self.rows)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from positively.data.cells import EMPTY_IN_PANDAS, state_code
 from positively.data.columns import ABSENT_NAMES
-from positively.data.names import clean, same
+from positively.data.names import clean, read_aliases, same
 from positively.data.options import ReadOptions
 from positively.data.places import locate, tidy
 from positively.data.sheet import Cell, Row, Sheet, Tags, torn_tag
@@ -46,6 +46,7 @@ def check_tag(name: str, source: Path | None, options: ReadOptions) -> str:
     """
     tag = clean(name)
     _check_letters(tag)
+    _check_alias(tag, options)
     separator = options.separator
     if source is not None and is_table(source):
         sheet = Sheet.read(source, options)
@@ -64,6 +65,13 @@ def _check_letters(tag: str) -> None:
         raise TableError(f"The tag {tag!a} holds a character that no table can hold. Leave it out.")
     if tag in EMPTY_IN_PANDAS:
         raise TableError(f"'{tag}' is what pandas writes for an empty cell, and would be read as no tag. Rename it.")
+
+
+def _check_alias(tag: str, options: ReadOptions) -> None:
+    if options.aliases is not None:
+        known = read_aliases(Path(options.aliases)).get(same(tag), tag)
+        if same(known) != same(tag):
+            raise TableError(f"'{tag}' is another name of '{known}' in {options.aliases}. Take '{known}' itself.")
 
 
 def _check_column(sheet: Sheet, tag: str) -> None:

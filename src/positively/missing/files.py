@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from itertools import chain, count
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from positively.data.images import content_hash
 from positively.data.options import ReadOptions
 from positively.data.writing import WRITABLE, write_table
-from positively.errors import FileError, option
+from positively.errors import FileError, and_more, option
 from positively.files import is_temporary, write_json, write_with
 from positively.labels import POSITIVE, LabelTable
-from positively.missing.listing import MissingTags, Pairs
+from positively.missing.listing import MissingTags, Pairs, rounded
 
 Format = Literal["csv", "parquet"]
 
@@ -24,43 +26,80 @@ SUMMARY = "summary.json"
 COLUMN = "missing"
 """Column of the written table that holds the tags which are probably missing."""
 _ROWS_AT_ONCE = 100_000
+_ELSEWHERE = f"Pass another folder with {option('out', 'DIR')}."
 _MARK = "positively missing"
 _NAMES = ("missing", "wrong", "classes")
 _LISTS = {f"{name}.{form}" for name in _NAMES for form in ("csv", "parquet")}
 
 
 class MissingFolder:
-    """A folder of our own: its summary is marked and lists our files, and nobody else's are ever written over."""
+    """A folder of our own: its summary is marked and lists our files with their fingerprints.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    Only what is listed there and has not been changed since is ever written over.
+
+    Args:
+        path: The folder; it need not be there.
+        source: The table that is read, which stays as it is wherever it lies.
+
+    Raises:
+        FileError: It cannot be written, or a file in the place of a list is somebody else's, or was changed.
+    """
+
+    def __init__(self, path: str | Path, source: Path | None = None) -> None:
+        self.path, self._source = Path(path), source
         if self.path.exists() and not self.path.is_dir():
-            raise FileError(f"{self.path} is a file. Pass another folder with {option('out', 'DIR')}.")
+            raise FileError(f"{self.path} is a file. {_ELSEWHERE}")
+        above = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise FileError(f"{self.path} cannot be written: nothing may be added to {above}. {_ELSEWHERE}")
         self._summary = _read_summary(self.path / SUMMARY)
-        there = {p.name for p in self.path.iterdir() if not is_temporary(p)} if self.path.exists() else set()
-        if there - {"folds"} if not self._summary else there & _LISTS - self._files:
-            raise FileError(f"{self.path} holds other files. Pass another folder with {option('out', 'DIR')}.")
+        files = self._summary.get("files")
+        # A name without a fingerprint is that of a list which was being written when the process ended.
+        self._files: dict[str, str | None] = files if isinstance(files, dict) else {}
+        self._refuse_others()
+
+    def _refuse_others(self) -> None:
+        there = sorted(p.name for p in self.path.iterdir() if not is_temporary(p)) if self.path.exists() else []
+        if not self._summary:
+            others = [name for name in there if name != "folds"]
+        else:
+            others = [name for name in there if name in _LISTS and not self._is_own(name)]
+        if others and others[0] in self._files:
+            why = "is the table itself" if self._is_source(others[0]) else "was changed since it was written"
+            raise FileError(
+                f"{self.path / others[0]} {why}, so it stays. Move it away, or pass {option('out', 'DIR')} for another "
+                "folder."
+            )
+        if others:
+            raise FileError(f"{self.path} holds other files ({and_more(others, 3)}). {_ELSEWHERE}")
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a file may be written over: one of ours, unchanged since, and not the table that is read."""
+        place = self.path / name
+        if name not in self._files or not place.is_file() or self._is_source(name):
+            return False
+        return self._files[name] in (None, content_hash(place))
+
+    def _is_source(self, name: str) -> bool:
+        return self._source is not None and self._source.exists() and self._source.samefile(self.path / name)
 
     @property
     def folds(self) -> Path:
         """Where the scores of finished folds wait for the others."""
         return self.path / "folds"
 
-    @property
-    def _files(self) -> set[str]:
-        """Names of the files that this folder's summary lists."""
-        return {name for name in self._summary.get("files", ()) if isinstance(name, str)}
-
-    def _list(self, files: set[str]) -> None:
-        self._summary |= {"written_by": _MARK, "files": sorted(files)}
+    def _list(self, files: dict[str, str | None]) -> None:
+        """Write the summary with these files among ours."""
+        self._files |= files
+        self._summary |= {"written_by": _MARK, "files": self._files}
         write_json(self.path / SUMMARY, self._summary)
 
     def write(self, found: MissingTags, form: Format, summary: dict[str, Any]) -> list[Path]:
         """Write the lists and the counts; returns their files."""
-        names = {f"{name}.{form}" for name in _NAMES}
-        stale = self._files & _LISTS - names  # of an earlier call: they would contradict the new ones
-        earlier, self._summary = self._files, {"written_by": _MARK, **summary, **describe(found)}
-        self._list(earlier | names)  # before they are written: what a kill leaves behind is ours too
+        self._refuse_others()  # again: a list may have been edited while this one was computed
+        names = [f"{name}.{form}" for name in _NAMES]
+        self._summary = {"written_by": _MARK, **summary, **describe(found)}
+        self._list(dict.fromkeys(names))  # before they are written: what a kill leaves behind is ours too
         suggested: dict[str, Any] = {"probability": found.values, "expected_precision": found.expected_precision}
         counts = found.counts
         classes: dict[str, Any] = {
@@ -75,9 +114,10 @@ class MissingFolder:
             self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values})),
             self._write(f"classes.{form}", iter([classes])),
         ]
-        for name in stale:
+        for name in self._files.keys() & _LISTS - set(names):  # of an earlier call: they would contradict the new ones
             (self.path / name).unlink(missing_ok=True)
-        self._list(self._files - stale)
+            del self._files[name]
+        self._list({file.name: content_hash(file) for file in files})
         return files
 
     def write_tags(
@@ -88,22 +128,19 @@ class MissingFolder:
         Returns:
             The file, and how many tags were added.
         """
-        total = int((_rounded(found.values) >= above).sum())  # by the probabilities as the list shows them
-        rows, columns = found.rows[:total].tolist(), found.columns[:total].tolist()
-        added = {
-            (found.images[row], found.classes[column]): int(POSITIVE) for row, column in zip(rows, columns, strict=True)
-        }
+        added = {(one.image, one.tag): int(POSITIVE) for one in found.at_least(above)}
+        self._source = source  # that of a run is known only now
         is_table = source.is_file() and source.suffix.lower() in WRITABLE
         out = self._free(source.stem or "tags", source.suffix if is_table else ".csv")
-        self._list(self._files | {out.name})
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
-        return out, total
+        self._list({out.name: content_hash(out)})
+        return out, len(added)
 
     def _free(self, stem: str, suffix: str) -> Path:
-        """Place for the table: not that of a list, nor of a file that somebody else put there."""
+        """Place for the table: not that of a list, nor of a file that somebody else put there, or changed."""
         names = chain([f"{stem}{suffix}", f"{stem}.tagged{suffix}"], (f"{stem}.tagged-{n}{suffix}" for n in count(2)))
         places = (self.path / name for name in names if name not in _LISTS | {SUMMARY})
-        return next(place for place in places if place.name in self._files or not place.exists())
+        return next(place for place in places if self._is_own(place.name) or not place.exists())
 
     def _write(self, name: str, parts: Iterator[dict[str, Any]]) -> Path:
         import pyarrow
@@ -159,9 +196,5 @@ def _columns(pairs: Pairs, values: dict[str, npt.NDArray[Any]]) -> Iterator[dict
         yield {
             "image": [pairs.images[row] for row in pairs.rows[part].tolist()],
             "tag": [pairs.classes[column] for column in pairs.columns[part].tolist()],
-            **{name: _rounded(array[part]) for name, array in values.items()},
+            **{name: rounded(array[part]) for name, array in values.items()},
         }
-
-
-def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    return np.asarray(np.round(values.astype(np.float64), 4), dtype=np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, overload
@@ -15,6 +15,9 @@ from positively.errors import and_more
 
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
+
+PLACES = 4
+"""Decimals of the probabilities in the lists."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,11 @@ class MissingTags(Pairs):
         """What was found, in a few lines."""
         return describe(self)
 
+    def at_least(self, probability: float) -> MissingTags:
+        """The suggestions that are at least so probable, as far as the lists show it; the counts stay."""
+        count = int((rounded(self.values) >= probability).sum())
+        return replace(self, rows=self.rows[:count], columns=self.columns[:count], values=self.values[:count])
+
     def write(self, folder: str | Path, form: Literal["csv", "parquet"] = "csv") -> list[Path]:
         """Write the lists and the counts into a folder of their own, as ``positively missing`` does."""
         from positively.missing.files import MissingFolder
@@ -104,6 +112,11 @@ class MissingTags(Pairs):
     def expected_precision(self) -> Values:
         """``(K,)`` share of the first 1, 2, 3 … suggestions that is expected to be right."""
         return np.cumsum(self.values, dtype=np.float64) / np.arange(1, len(self) + 1)
+
+
+def rounded(values: npt.NDArray[np.floating]) -> Values:
+    """Values as the lists show them, to four places."""
+    return np.asarray(np.round(values.astype(np.float64), PLACES), dtype=np.float64)
 
 
 def describe(found: MissingTags) -> str:
