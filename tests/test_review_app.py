@@ -663,7 +663,7 @@ def test_a_review_goes_on_with_its_own_export_in_place_of_the_table(tmp_path, pl
             session.decide([(question.row, tag)], 1 if truth[tag][question.row] else -1, way)
     session.model.renew()
     known, estimate = [part.known for part in session.model.overview()], session.model.estimate()
-    path, _ = opened.export()
+    path = opened.export()[0]
     opened.close()
     path.replace(source)
     again = Opened(source, place)

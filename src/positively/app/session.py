@@ -110,14 +110,13 @@ class ReviewSession:
             if set(self.table.classes) <= set(stored["classes"].tolist()):
                 self.model.audit = AuditDesign.from_arrays(stored)
         self._store_audit()
-        self.model.ask("audit", 0, skip=self.left_open())  # the count leaves out what could not be judged
 
     def left_open(self) -> frozenset[tuple[int, int]]:
         """Rows and columns of the pairs that were asked and could not be judged."""
         column = {name: number for number, name in enumerate(self.model.classes)}
         return frozenset(
             (self.row_of[image], column[tag])
-            for image, tag in self.tally.skipped()
+            for image, tag in self.tally.skipped
             if image in self.row_of and tag in column
         )
 
@@ -190,7 +189,7 @@ class ReviewSession:
         image = self.table.images[row]
         before = self.tally.state(image, tag) or 0
         if not (state or before):
-            return is_skip(state, way) and not self.tally.is_skipped(image, tag)
+            return is_skip(state, way) and (image, tag) not in self.tally.skipped
         return not (before and only_open) and before != state
 
     def recorded(self, row: int, tag: str) -> int:
@@ -204,7 +203,7 @@ class ReviewSession:
         if tag not in self.model.classes:
             return False
         is_known = self.model.columns[self.column(tag)].labels.states[row] != 0
-        return not (is_known or self.tally.is_skipped(self.table.images[row], tag))
+        return not (is_known or (self.table.images[row], tag) in self.tally.skipped)
 
     def check_row(self, row: int) -> None:
         """Raise if there is no such photo."""

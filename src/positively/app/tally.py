@@ -49,6 +49,8 @@ class Tally:
     def __init__(self) -> None:
         self.actions: list[Action] = []
         self.by_tag: defaultdict[str, TagTally] = defaultdict(TagTally)
+        self.skipped: set[tuple[str, str]] = set()
+        """Pairs that were asked last and could not be judged."""
         self._history: defaultdict[tuple[str, str], list[_Decision]] = defaultdict(list)
         self._gained: defaultdict[int, int] = defaultdict(int)
         self._seconds: defaultdict[int, float] = defaultdict(float)
@@ -63,14 +65,10 @@ class Tally:
         """What was decided last of every pair."""
         return {pair: history[-1].state for pair, history in self._history.items() if history}
 
-    def is_skipped(self, image: str, tag: str) -> bool:
-        """Whether a pair was asked last and could not be judged."""
-        last = self._latest(image, tag)
-        return is_skip(last.state, last.way)
-
-    def skipped(self) -> list[tuple[str, str]]:
-        """Pairs that were asked last and could not be judged."""
-        return [pair for pair in self._history if self.is_skipped(*pair)]
+    @property
+    def is_checked(self) -> bool:
+        """Whether any random check was answered."""
+        return any(action.way == "audit" for action in self.actions)
 
     def add(self, action: Action) -> None:
         """Count an action."""
@@ -78,7 +76,7 @@ class Tally:
         for image, tag, state in action.decisions:
             self._count(tag, self._latest(image, tag), -1)
             self._history[image, tag].append(_Decision(state, action.way, action.session))
-            self._count(tag, self._latest(image, tag), +1)
+            self._enter(image, tag)
         # A coffee is not review time.
         gap = action.time - self._last.get(action.session, action.time)
         self._seconds[action.session] += min(max(gap, 0.0), _PAUSE_SECONDS)
@@ -89,7 +87,7 @@ class Tally:
         action = self.actions.pop()
         for image, tag, _ in action.decisions:
             self._count(tag, self._history[image, tag].pop(), -1)
-            self._count(tag, self._latest(image, tag), +1)
+            self._enter(image, tag)
         return action
 
     def gained(self, session: int | None = None) -> int:
@@ -104,6 +102,12 @@ class Tally:
     def _latest(self, image: str, tag: str) -> _Decision:
         history = self._history.get((image, tag))
         return history[-1] if history else _Decision()
+
+    def _enter(self, image: str, tag: str) -> None:
+        """Count what was decided last of a pair."""
+        last = self._latest(image, tag)
+        self._count(tag, last, +1)
+        (self.skipped.add if is_skip(last.state, last.way) else self.skipped.discard)((image, tag))
 
     def _count(self, tag: str, decision: _Decision, sign: int) -> None:
         tally, state, is_suggested = self.by_tag[tag], decision.state, decision.way in SUGGESTED

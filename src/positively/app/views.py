@@ -26,8 +26,6 @@ _SETTLED_MINUTES = 2.0
 _CHECKED = 0.5
 """Suggestions of at least this probability are what the check tells the precision of."""
 
-_TOO_EARLY = "Accept and reject some photos: then it can be told how many are missing."
-
 
 def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[int] = ()) -> list[int]:
     """Photos of which it is open whether they carry a tag, likeliest first, but for some."""
@@ -92,9 +90,8 @@ def questions(
     classes, taken, skip = list(session.model.classes), set(exclude), session.left_open()
     ways = MIXED if way == "mixed" else (way,)
     turns = [ways[(begin + number) % len(ways)] for number in range(count)]
-    if "audit" in turns:
-        _renew_audit(session, skip)
-    # Those on the screen are no skipped ones: the audit has to tell the two apart.
+    if "audit" in turns and session.unchecked and not session.tally.is_checked:
+        session.start_audit()  # no answer is lost, and tags that came since are drawn too
     offers = {turn: _offers(session, turn, 2 * count + len(taken), skip) for turn in ways}
     found = []
     for turn in turns:
@@ -122,14 +119,6 @@ def _offers(session: ReviewSession, way: Way, count: int, skip: frozenset[tuple[
     yield from session.model.ask(way, count, skip=skip)
 
 
-def _renew_audit(session: ReviewSession, skip: frozenset[tuple[int, int]]) -> None:
-    """Draw anew where the draws are used up, or none is answered yet and they lack tags that came since."""
-    model = session.model
-    is_begun = any(action.way == "audit" for action in session.tally.actions)
-    if (session.unchecked and not is_begun) or not model.ask("audit", 1, skip=skip):
-        session.start_audit()
-
-
 def status(session: ReviewSession) -> dict[str, Any]:
     """Where the review stands: every tag with its counts, what was gained, what is left, what to do next."""
     with session.lock:  # every answer changes what is counted here
@@ -151,7 +140,8 @@ def status(session: ReviewSession) -> dict[str, Any]:
             )
         minutes, gained = tally.minutes(session.store.session), tally.gained(session.store.session)
         rate = round(60 * gained / minutes) if minutes >= _SETTLED_MINUTES else None
-        estimate, precision = model.estimate(), model.precision(_CHECKED)
+        skip = session.left_open()
+        estimate, precision = model.estimate(skip=skip), model.precision(_CHECKED, skip)
         return {
             "version": session.version,
             "source": session.table.source,
@@ -163,21 +153,18 @@ def status(session: ReviewSession) -> dict[str, Any]:
             "estimate": _numbers(estimate),
             "precision": _numbers(precision),
             "unchecked": len(session.unchecked),
-            "advice": _advice(session),
+            "advice": _advice(session, model.advice(estimate, skip)),
             "can_undo": bool(tally.actions),
         }
 
 
-def _advice(session: ReviewSession) -> str:
+def _advice(session: ReviewSession, advice: str) -> str:
     """What the model advises, and of which new tags it cannot tell yet."""
     tags = session.model.overview()
-    if tags and not any(tag.learned for tag in tags):
-        return _TOO_EARLY
     early = [f"“{tag.name}”" for tag in tags[len(session.table.classes) :] if not tag.learned]
-    advice = session.model.advice()
-    return (
-        f"{advice} That does not hold for {and_more(early, 3)} yet: accept and reject some photos." if early else advice
-    )
+    if not early or not any(tag.learned for tag in tags):
+        return advice
+    return f"{advice} That does not hold for {and_more(early, 3)} yet: accept and reject some photos."
 
 
 def _rounded(value: float) -> float:

@@ -43,7 +43,7 @@ class Estimate:
     low: float
     high: float
     answers: int
-    """Audit draws it rests on."""
+    """Audit pairs it rests on; one may have been drawn more than once."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,8 @@ def estimate_missing(
     numbers = np.array(estimate_total(design, draws, right, chosen, inside, settled))
     unknown = sum(columns[index].labels.unknown for index in wanted)
     missing, low, high = np.clip(numbers - done, 0, unknown).tolist()
-    return Estimate(missing, low, high, len(draws))
+    pairs = np.unique(np.stack([rows, classes]), axis=1)
+    return Estimate(missing, low, high, pairs.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,6 @@ class ReviewModel:
         if len(rows):
             self.answer(rows, columns, answered)
             self.renew()
-        self._put_off: dict[Way, frozenset[tuple[int, str]]] = {}
         self.audit = audit if audit is not None else draw_audit(self._columns, seed)
 
     # What is known.
@@ -146,54 +145,55 @@ class ReviewModel:
             way: ``likeliest``, ``teaching`` (what teaches the model most) or ``audit`` (drawn in advance).
             count: How many at most.
             column: One class; all by default.
-            skip: Pairs (row, column) that the user put off. The audit then leaves them out of its estimate, until it is
-                asked again with others or none; a count of 0 only tells it which.
+            skip: Pairs (row, column) that the user could not judge.
         """
-        columns = self._columns
-        # By name: a number may come to be that of another class.
-        self._put_off[way] = frozenset((row, columns[index].name) for row, index in skip if index < len(columns))
-        return choose(way, columns, self.audit, count, column, skip)
+        return choose(way, self._columns, self.audit, count, column, skip)
 
-    def _skipped(self, way: Way, columns: Sequence[Column]) -> frozenset[Pair]:
-        """Pairs put off, by the place of their class in these."""
-        place = {column.name: index for index, column in enumerate(columns)}
-        return frozenset((row, place[name]) for row, name in self._put_off.get(way, ()) if name in place)
+    def estimate(self, column: int | None = None, skip: Set[Pair] = frozenset()) -> Estimate | None:
+        """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough.
 
-    def estimate(self, column: int | None = None) -> Estimate | None:
-        """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough."""
-        columns = self._columns
-        return estimate_missing(self.audit, columns, column, self._skipped("audit", columns))
+        Args:
+            column: One class; all by default.
+            skip: Pairs that the user could not judge; what is left out of the questions is left out here.
+        """
+        return estimate_missing(self.audit, self._columns, column, skip)
 
-    def precision(self, at_least: float = 0.5) -> Precision | None:
+    def precision(self, at_least: float = 0.5, skip: Set[Pair] = frozenset()) -> Precision | None:
         """Share of right ones among pairs of at least this probability, by the audit; None until it has answers enough.
 
         Args:
             at_least: Probability as it was when the audit was drawn.
+            skip: Pairs that the user could not judge.
         """
-        columns = self._columns
-        return estimate_precision(self.audit, columns, at_least, self._skipped("audit", columns))
+        return estimate_precision(self.audit, self._columns, at_least, skip)
 
-    def advice(self) -> str:
-        """Whether to go on, and what is left, in a sentence or two; by learned classes, as others have but an order."""
+    def advice(self, found: Estimate | None, skip: Set[Pair] = frozenset()) -> str:
+        """Whether to go on, and what is left, in a sentence or two; by learned classes, as others have but an order.
+
+        Args:
+            found: What :meth:`estimate` says of all classes.
+            skip: Pairs that the user could not judge.
+        """
         columns = self._columns
         if not columns:
             return "Choose a few photos that share something, and name it: it is then found in all the others."
-        if not choose("likeliest", columns, self.audit, 1, None, self._skipped("likeliest", columns)):
+        if not choose("likeliest", columns, self.audit, 1, None, skip):
             return "Nothing is left to ask."
-        learned = [column for column in columns if column.learned]
+        learned = {index: column for index, column in enumerate(columns) if column.learned}
         if not learned:
             return "Accept and reject some photos: then it can be told how many are missing."
-        asked = choose("likeliest", learned, self.audit, 50, None, self._skipped("likeliest", learned))
+        place = {index: number for number, index in enumerate(learned)}
+        put_off = frozenset((row, place[index]) for row, index in skip if index in place)
+        asked = choose("likeliest", [*learned.values()], self.audit, 50, None, put_off)
         if not asked:
             names = and_more([column.name for column in columns if not column.learned])
             return f"Tags that could be learned have nothing left to ask. Accept and reject some photos of {names}."
-        found = self.estimate()
         right = sum(question.probability for question in asked)
         right = right if found is None else min(right, found.missing)
         text = f"Of the next {len(asked)} about {right:.0f} will be right"
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
-            left = sum(column.missing for column in learned)
+            left = sum(column.missing for column in learned.values())
             return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: random checks tell."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
@@ -257,9 +257,10 @@ class ReviewModel:
                 self._columns = tuple(self._carried(fresh.get(column.name), column) for column in self._columns)
 
     def start_audit(self) -> None:
-        """Draw a new audit from what is unknown now, classes added since the last one included."""
+        """Draw a new audit from what is unknown now, classes added since the last one included, if anything is."""
         with self._writing:
-            self.audit = draw_audit(self._columns, self._seed, DRAWS, self.audit.number + 1)
+            design = draw_audit(self._columns, self._seed, DRAWS, self.audit.number + 1)
+            self.audit = design if len(design) else self.audit
 
     def scores(self, features: FeatureRows) -> npt.NDArray[np.float32]:
         """Scores B×C of new photos by the labels as they are now."""

@@ -71,12 +71,13 @@ def simulate(
             found=sum(part.accepted for part in overview),
             missing=sum(_left(column, truth[:, index]) for index, column in enumerate(model.columns)),
             expected=sum(part.missing for part in overview),
-            estimate=model.estimate(),
+            estimate=model.estimate(skip=put_off),
             quality=None if quality is None else quality(model),
         )
 
+    put_off: set[Pair] = set()
     found = [look(0)]
-    asked = _questions(model, truth, policy, seed)
+    asked = _questions(model, truth, policy, seed, put_off)
     for given, (row, column) in enumerate(islice(asked, answers), start=1):
         model.answer(row, column, truth[row, column])
         if given % every == 0 or given == answers:
@@ -85,8 +86,8 @@ def simulate(
     return found
 
 
-def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int) -> Iterator[Pair]:
-    """Pairs that can be judged, each chosen after the last was answered, until nothing is left."""
+def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int, put_off: set[Pair]) -> Iterator[Pair]:
+    """Pairs that can be judged, each chosen after the last was answered, until nothing is left; others are put off."""
     if policy == "fixed" or policy == "random":
         states = _states(model)
         rows, columns = np.nonzero((states == UNKNOWN) & (truth != UNKNOWN))
@@ -96,7 +97,6 @@ def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int) -> 
             order = np.argsort(-likely[rows, columns], kind="stable")
         yield from zip(rows[order].tolist(), columns[order].tolist(), strict=True)
         return
-    put_off: set[Pair] = set()
     ways: tuple[Way, ...] = MIXED if policy == "mixed" else (policy,)
     for way in cycle(ways):
         asked = model.ask(way, 1, skip=put_off) or model.ask("likeliest", 1, skip=put_off)

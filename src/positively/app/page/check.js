@@ -72,7 +72,9 @@ function estimate() {
   const lines = found
     ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
     : [h("strong", {}, `About ${count(model)} tags still missing, the model thinks`), h("span", {}, "Some thirty random checks tell how far it can be believed.")];
+  const isUsedUp = way === "audit" && !queue.length && !isLoading && tags.some((tag) => tag.missing > 0);
   if (unchecked) lines.push(h("button", { onclick: restart }, `Draw anew, with ${plural(unchecked, "new tag")}`));
+  else if (isUsedUp) lines.push(h("button", { onclick: restart }, "Draw new ones, among what is open"));
   return h("div", { class: "estimate" }, ...lines);
 }
 
