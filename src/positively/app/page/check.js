@@ -5,7 +5,7 @@ import { hold, isPlain, keyOf } from "./keys.js";
 import { answer, ask, review, startAudit, tagOf } from "./review.js";
 
 const WAYS = {
-  mixed: ["Mixed", "Of ten questions six are the likeliest, two teach the model most, two are random checks."],
+  mixed: ["Mixed", "Of ten: six likeliest, two that teach, two at random."],
   audit: ["Random check", "Drawn at random with known odds: an honest count of what is missing."],
   teaching: ["Most useful", "What the model is least sure of: each answer teaches it most."],
   likeliest: ["Likeliest", "What is most probably missing, whatever the tag."],
