@@ -170,7 +170,9 @@ def test_coco_images_are_found_under_images_and_beside_a_json_of_any_name(tmp_pa
 def test_coco_half_a_download_says_what_is_missing_or_leaves_it_out(tmp_path: Path) -> None:
     write_coco(tmp_path)
     (tmp_path / "train2014" / "COCO_train2014_000000000010.jpg").unlink()
-    sentence = r"train2014.json image 2: image 'COCO_\w+10.jpg' not found under .*/train2014/\. .*or skip_missing=True"
+    sentence = (
+        r"train2014.json image 2: image 'COCO_\w+10.jpg' not found under .*/train2014/\. .*with skip_missing=True"
+    )
     with pytest.raises(ImageError, match=sentence):
         read_labels(tmp_path)
     table, notes = read_labels(tmp_path, ReadOptions(skip_missing=True))

@@ -61,7 +61,7 @@ def test_all_kinds_of_problems_are_told_at_once(folder: Path, capsys: Capture) -
     assert code == 2
     stopping = [
         "tags.csv line 14: image 'gone.png' not found",
-        "(1 more like this: lost.png). Pass --images DIR, or --skip-missing.",
+        "(1 more like this: lost.png). Check the name, pass --images DIR, or leave it out with --skip-missing.",
         "tags.csv line 8: image 'f.png' belongs to 'test' here and to 'train' on line 7",
         "tags.csv line 6: 'dog' is said to be there and to be absent in image 'e.png'",
         "2 of 11 images cannot be decoded: 'broken.png' (tags.csv line 12: zero bytes), 'text.png'",
@@ -74,7 +74,7 @@ def test_all_kinds_of_problems_are_told_at_once(folder: Path, capsys: Capture) -
         "one of which is said to show what the other does not: 'a.png' = 'copy of a.png' ('person')",
         "copies of one another: 'b.png' = 'copy of b.png'",
         "tags that look alike: 'persno' (1) and 'person' (5)",
-        "classes with a single photo: 'persno' (1 of 3)",
+        "1 of 3 classes have a single photo: 'persno'",
         "1 of 9 photos carry no tag: 'g.png'",
     ]
     for sentence in worth_a_look:
@@ -104,7 +104,7 @@ def test_a_table_without_any_problem_is_in_order(folder: Path, capsys: Capture) 
         (["a.png,cat"], "a single photo, from which nothing can be learned"),
         (
             [*GOOD, "d.png,bird"],
-            "classes with a single photo: 'bird' (1 of 3). Tag more photos, or leave them out: --min-count 2.",
+            "1 of 3 classes have a single photo: 'bird'. Tag more photos, or leave them out: --min-count 2.",
         ),
         ([*GOOD, "d.png,"], "1 of 4 photos carry no tag: 'd.png'"),
         ([*GOOD, "d.png,cats", "e.png,cats"], "look alike: 'cats' (2) and 'cat' (2)"),
@@ -126,7 +126,9 @@ def test_what_the_options_leave_out_is_told_and_stops_nothing(folder: Path, caps
     code, out, err = check(capsys, table, *words)
     assert code == 0 and not err and "in order" not in out
     (folder / "classes.txt").write_text("cat\ndog\nzebra\n")
-    assert "no photo at all: 'zebra' (1 of 3). Tag more photos, or take such" in check(capsys, table, *words)[1]
+    assert (
+        "1 of 3 classes have no photo at all: 'zebra'. Tag more photos, or take such" in check(capsys, table, *words)[1]
+    )
     for sentence in ("image 'gone.png' not found", "1 of 5 images cannot be decoded", "the tag 'bird' is not among"):
         assert sentence in out
     assert "or pass" not in out
@@ -171,7 +173,7 @@ def test_python_reads_options_as_python_writes_them(folder: Path) -> None:
     found = inspect_labels(write(folder, [*GOOD, "gone.png,cat"]))
     (problem,) = found.problems
     assert problem.kind == "missing images" and problem.stops_training
-    assert in_python(problem.sentence).endswith("Pass images='DIR', or skip_missing=True.")
+    assert in_python(problem.sentence).endswith("pass images='DIR', or leave it out with skip_missing=True.")
     assert found.table is not None and found.table.hashes is not None and len(found.table) == 3
 
 

@@ -52,7 +52,7 @@ def test_configuration_comes_from_yaml_and_words_override_it(scenes, tmp_path, c
         (["train", "TABLE", "--epoch", "3"], "has no option --epoch. Did you mean --epochs?"),
         (["train", "TABLE", "--skip-brokn"], "Did you mean --skip-broken?"),
         (["train", "TABLE", "--zero", "maybe"], "--zero takes one of 'unknown', 'negative', not 'maybe'"),
-        (["train", "TABLE", "--epochs", "many"], "--epochs takes int, not 'many'"),
+        (["train", "TABLE", "--epochs", "many"], "--epochs takes a whole number, not 'many'"),
         (["train", "TABLE", "--config", "none.yaml"], "none.yaml"),
         (["train", "TABLE", "--devices", "0"], "--devices must be a whole number at least 1 or 'auto', not 0"),
         (["train", "TABLE", "--backbone", "resnet5o", "--weights", "none", "--depth", "finetune"], "resnet50"),

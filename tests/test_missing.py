@@ -436,7 +436,7 @@ def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, 
     shown = np.round(found.values.astype(float), 4)
     told, listed = capsys.readouterr().out, (tmp_path / "tags-missing" / "missing.csv").read_text().count("\n") - 1
     assert listed == (shown >= 0.9).sum() and f"Suggestions, likeliest first: {listed}." in told
-    assert f"the table with {(shown >= 0.3).sum()} tags more, among the others: those of probability 0.3" in told
+    assert f"the table with {(shown >= 0.3).sum()} tags more, among the others: what has a probability of 0.3" in told
     accepted, _ = read_labels("tags-missing/tags.csv", ReadOptions(images=str(tags.root)))
     assert (accepted.states() == 1).sum() - (tags.states() == 1).sum() == (shown >= 0.3).sum()
 
@@ -453,6 +453,8 @@ def test_what_was_edited_since_is_not_written_over(place, tags, table, tmp_path,
         assert mine.read_text() == edited
         assert "tags-missing/tags.tagged.csv is the table with" in capsys.readouterr().out
     assert not (tmp_path / "tags-missing" / "tags.tagged-2.csv").exists()
+    assert main([*command, "--accept-above", "1"]) == 0
+    assert "tagged.csv is the table as it was: nothing has a probability of 1 or more." in capsys.readouterr().out
     # A list has no second name: nothing is computed, and nothing is written.
     with (tmp_path / "tags-missing" / "wrong.csv").open("a") as file:
         file.write("checked,by,me\n")

@@ -739,7 +739,7 @@ def test_the_command_exports_without_a_page(source, place, opened, tmp_path, cap
         assert sentence in capsys.readouterr().err
     for _ in range(2):  # the second time over its own file
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")]) == 0
-        assert "with 1 labels more" in capsys.readouterr().out
+        assert "with 1 label more" in capsys.readouterr().out
     with (tmp_path / "new.csv").open() as file:
         assert next(csv.DictReader(file))["absent"] == "red"
 

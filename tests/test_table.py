@@ -377,7 +377,9 @@ def test_images_are_found_in_folders_by_absolute_path_and_with_backslashes(folde
 def test_a_missing_image_stops_with_line_count_and_fix(folder: Path) -> None:
     content = 'image,tags\na.jpg,"cat\ndog"\nx.jpg,cat\ny.jpg,dog\nb.jpeg,bird\n'
     sentence = f"tags.csv line 4: image 'x.jpg' not found under {folder}/ (2 more like this: y.jpg, b.jpeg). "
-    with pytest.raises(ImageError, match=re.escape(sentence + "Pass images='DIR', or skip_missing=True.")):
+    with pytest.raises(
+        ImageError, match=re.escape(sentence + "Check the name, pass images='DIR', or leave it out with")
+    ):
         read(folder, content)
     table, notes = read(folder, content, skip_missing=True)
     assert table.images == ["a.jpg"] and "because they are not there (--skip-missing): 3." in notes
@@ -423,7 +425,7 @@ def test_broken_images_stop_with_lines_and_reasons_or_are_left_out(tmp_path: Pat
         (b'image,tags\na.jpg,"x\ny"\nb.jpg,cat,dog\n', r"tags.csv line 4: the header has 2 cells.*this one has 3"),
         (b"a.jpg,cat\nb.jpg\n", r"tags.csv line 2: the first line has 2 cells.*this one has 1"),
         (b'image,tags\na.jpg,cat\nb.jpg,"dog\nc.jpg,cat\n', r"tags.csv line 3: the quotation marks do not match"),
-        (b"image,tags\na.jpg,cat\n,dog\n", r"tags.csv line 3: there is no image in the column 'image'"),
+        (b"image,tags\na.jpg,cat\n,dog\n", r"tags.csv line 3: there is no image in the column 'image'. Write"),
         (b"image,cat,dog\na.jpg,1,0\nb.jpg,1,maybe\nc.jpg,0,1\n", r"line 3: 'maybe' in the column 'dog' is none of 1"),
         (b"image,tags\na.jpg,[cat]\nb.jpg,['dog]\n", r"tags.csv line 3: \['dog\] is not a list"),
         (b"width,height\n640,480\n", r"the columns 'width', 'height' cannot be understood.*\(image,tags\).*\(3\)"),

@@ -89,8 +89,7 @@ def main(arguments: list[str]) -> int:
     print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
     if table is not None and read_from is not None:
         out, count = folder.write_tags(found, table, read_from, reading, above, accept)
-        where = "among the others" if accept else "in a column of their own, 'missing'"
-        print(f"{out} is the table with {count:,} tags more, {where}: those of probability {above:g} and above.")
+        print(_tell_table(out, read_from, count, above, accept))
     if not is_run:
         print(f"Next, a page to accept and reject them: {_review(values)}")
     return 0
@@ -140,6 +139,15 @@ def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
         logger.warning(f"The table of the run is not written with its missing tags: {reason}")
         return found, None, None, reading
     return found, table, Path(config["table"]), reading
+
+
+def _tell_table(out: Path, source: Path, count: int, above: float, accept: bool) -> str:
+    if not count:
+        return f"{out} is the table as it was: nothing has a probability of {above:g} or more."
+    more = f"{count:,} {'tags' if count > 1 else 'tag'} more"
+    where = "among the others" if accept else "in a column of their own, 'missing'"
+    why = "" if out.stem == source.stem else f" (The name '{source.stem}{out.suffix}' is taken there.)"
+    return f"{out} is the table with {more}, {where}: what has a probability of {above:g} or more.{why}"
 
 
 def _review(values: Namespace) -> str:

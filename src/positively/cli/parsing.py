@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 T = TypeVar("T")
+_KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
 _OPTION = re.compile(r"--[a-z][a-z0-9_]*")
 
 
@@ -104,9 +105,11 @@ class Parser(ArgumentParser):
         if wrong:
             literal = re.search(r"Literal\[(.*?)\]", message)
             kinds = [kind for kind in re.findall(r"Expected a <class '(\w+)'>", message) if kind != "NoneType"]
-            expected = f"one of {literal[1]}" if literal else " or ".join(kinds) or "another value"
+            expected = f"one of {literal[1]}" if literal else " or ".join(_KINDS.get(kind, kind) for kind in kinds)
             option = _dashed(f"--{wrong[1]}")
-            raise ConfigError(f"{option} takes {expected}, not {wrong[2].strip()!r}. See {self.prog} --help.")
+            raise ConfigError(
+                f"{option} takes {expected or 'another value'}, not {wrong[2].strip()!r}. See {self.prog} --help."
+            )
         told = re.sub(r"\s+", " ", message).strip().rstrip(".")
         raise ConfigError(f"{self.prog}: {told}. See {self.prog} --help.")
 

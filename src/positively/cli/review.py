@@ -104,7 +104,8 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
     for action in store.actions():
         tally.add(action)
     labels = sum(export_table(out, source, table, reading, store, tally.states()))
-    print(f"{out}: {table.source} with {labels:,} labels more by the review in {store.path}.")
+    more = f"{labels:,} {'labels' if labels != 1 else 'label'} more"
+    print(f"{out}: {table.source} with {more} by the review in {store.path}.")
 
 
 def _serve(

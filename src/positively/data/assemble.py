@@ -66,12 +66,13 @@ def gather_images(records: Records, root: Path, options: ReadOptions, place: Pla
 
 def _not_found(records: Records, missing: Sequence[int], root: Path, place: Place, is_skipped: bool) -> ImageError:
     first, *others = dict.fromkeys(records.images[i] for i in missing)
-    way_out = f" Pass {option('images', 'DIR')}"
+    way_out = f" Pass {option('images', 'DIR')}."
     if len(missing) < len(records.images):
-        way_out = "" if is_skipped else f"{way_out}, or {option('skip_missing', True)}"
+        leave_out = f"or leave it out with {option('skip_missing', True)}"
+        way_out = "" if is_skipped else f" Check the name, pass {option('images', 'DIR')}, {leave_out}."
     return ImageError(
         f"{place(records.lines[missing[0]])}: image '{first}' not found under {root.as_posix().rstrip('/')}/"
-        f"{_like_this(others)}.{hint(first, root)}{way_out}{'.' if way_out else ''}"
+        f"{_like_this(others)}.{hint(first, root)}{way_out}"
     )
 
 

@@ -98,7 +98,7 @@ def _too_little(table: LabelTable, has_given_classes: bool) -> list[Problem]:
         rare = [f"'{table.classes[i]}'" for i in np.flatnonzero(counts == number)]
         if rare:
             found.append(
-                f"{table.source}: classes with {words}: {and_more(rare)} ({len(rare):,} of {len(counts):,}). "
+                f"{table.source}: {len(rare):,} of {len(counts):,} classes have {words}: {and_more(rare)}. "
                 f"Tag more photos, or {leave_out}."
             )
     # In a complete table, no tag says that nothing is there.

@@ -100,7 +100,8 @@ def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int
     for line, cells in raw.rows():
         image = tidy(cells[layout.image])
         if not image:
-            raise TableError(f"{raw.place(line)}: there is no image in the column '{raw.columns[layout.image]}'.")
+            missing = f"there is no image in the column '{raw.columns[layout.image]}'"
+            raise TableError(f"{raw.place(line)}: {missing}. Write its name there, or remove the line.")
         records.images.append(image)
         records.lines.append(line)
         if layout.split is not None and records.splits is not None:

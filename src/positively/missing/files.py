@@ -71,7 +71,7 @@ class MissingFolder:
                 "folder."
             )
         if others:
-            raise FileError(f"{self.path} holds other files ({and_more(others, 3)}). {_ELSEWHERE}")
+            raise FileError(f"{self.path} holds other files: {and_more(others, 3)}. {_ELSEWHERE}")
 
     def _is_own(self, name: str) -> bool:
         """Whether a file may be written over: one of ours, unchanged since, and not the table that is read."""

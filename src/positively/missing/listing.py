@@ -145,7 +145,9 @@ def describe(found: MissingTags) -> str:
     listed = [f"'{found.classes[c]}' {counts.missing[c]:,.0f} (at most {counts.at_most[c]:,.0f})" for c in order]
     if listed:
         lines.append(f"Most are missing of {', '.join(listed)}.")
-    lost = [f"'{found.classes[c]}' ({counts.known[c]:,})" for c in np.flatnonzero(~judged)]
+    # Those with many photos first: they surprise most.
+    unsure = [c for c in np.argsort(-counts.known, kind="stable") if not judged[c]]
+    lost = [f"'{found.classes[c]}' ({counts.known[c]:,})" for c in unsure]
     if lost:
         lines.append(
             f"Cannot be judged, so not in the list: {and_more(lost)}. In brackets: photos that carry it. It takes "

@@ -175,7 +175,7 @@ export const photo = {
 
   key(event) {
     if (!isPlain(event) || shown === null) return false;
-    const digit = /^Digit([1-9])$/.exec(event.code);
+    const digit = event.key === "/" ? null : /^Digit([1-9])$/.exec(event.code); // Shift and 7 is / on some keyboards
     const candidate = shown.candidates[digit ? Number(digit[1]) - 1 : current];
     const is = (...names) => names.includes(keyOf(event));
     if (digit && candidate) decide([candidate], event.shiftKey ? -1 : 1);
