@@ -55,7 +55,7 @@ def main() -> None:
         for policy in POLICIES if name in ("coco-mini", "voc2007") else ():
             model = start()
             curves[policy] = simulate(model, truth, policy, options.answers, quality=quality)
-            at_end[policy] = quality(told_at_once(start(), model))
+            at_end[policy] = quality(answered_at_once(start(), model))
             print(f"  {name}, {policy}: {curves[policy][-1]}", flush=True)
         if curves:
             print(table(name, curves, at_end), flush=True)
@@ -65,7 +65,7 @@ def main() -> None:
             print(f"{name}, {after} likeliest answered before\n\n{coverage_table(rows)}", flush=True)
 
 
-def told_at_once(fresh: ReviewModel, reviewed: ReviewModel) -> ReviewModel:
+def answered_at_once(fresh: ReviewModel, reviewed: ReviewModel) -> ReviewModel:
     """The model of the start with all answers of a review."""
     for column in range(len(reviewed.classes)):
         rows = np.flatnonzero(reviewed.columns[column].labels.reviewed)

@@ -11,7 +11,7 @@ from positively import probe
 from positively.errors import LabelError
 from positively.missing import AuditDesign, ReviewModel, audit_coverage, simulate
 from positively.missing.audit import counted_draws, draw_audit, estimate_missing, estimate_total
-from positively.missing.meaning import _deviation
+from positively.missing.review_calibration import _deviation
 from positively.probe import ONE_STEP
 
 CLASSES = ["sea", "sand", "dog", "boat", "kite"]

@@ -96,7 +96,7 @@ class ReviewSession:
             for (image, tag), state in self.tally.states().items()
             if image in self.row_of and tag in there
         }
-        self._tell(decided)
+        self._update_model(decided)
         if any(decided.values()):
             self.model.renew()
 
@@ -148,7 +148,7 @@ class ReviewSession:
         covered = set(self.model.audit.classes.tolist())
         return [name for name in self.model.classes if name not in covered]
 
-    def _tell(self, states: dict[Pair, int]) -> None:
+    def _update_model(self, states: dict[Pair, int]) -> None:
         if states:
             column = {name: number for number, name in enumerate(self.model.classes)}
             rows = np.array([row for row, _ in states], dtype=np.int64)
@@ -180,7 +180,7 @@ class ReviewSession:
                 return []
             decisions = [(self.table.images[row], tag, new) for (row, tag), new in changed.items()]
             self.tally.add(self.store.add(way, decisions))
-            self._tell(changed)
+            self._update_model(changed)
         self.renewal.add(len(changed))
         return list(changed)
 
@@ -226,7 +226,7 @@ class ReviewSession:
                 self.model.remove_class(action.new_tag)
                 self._leave_audit(action.new_tag)
             states = {pair: self.tally.state(self.table.images[pair[0]], pair[1]) or 0 for pair in pairs}
-            self._tell({pair: state for pair, state in states.items() if pair[1] in self.model.classes})
+            self._update_model({pair: state for pair, state in states.items() if pair[1] in self.model.classes})
         self.renewal.add(len(pairs))
         tags = sorted({tag for _, tag, _ in action.decisions})
         what = f"{len(action.decisions)} photos" if len(action.decisions) > 1 else "1 photo"

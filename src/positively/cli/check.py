@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"{option('write_aliases')} compares the tags of a table. Pass TABLE too.")
     if out and out.exists():
         raise ConfigError(f"{option('write_aliases', str(out))}: the file is there, and stays. Name another one.")
-    _tell_machine()
+    _print_machine()
     if values.table is None:
         return 0
 
@@ -76,13 +76,13 @@ def main(arguments: list[str]) -> int:
     overlap = find_overlap(parts)
     if len(parts) > 1 and not any(problem.stops_training for problem in problems + overlap):
         _show([f"No image stands in two of: {', '.join(parts)}."])
-    _tell_problems(problems + overlap)
+    _print_problems(problems + overlap)
     if out:
         _write_aliases(out, found, reading)
     return 2 if any(problem.stops_training for problem in problems + overlap) else 0
 
 
-def _tell_machine() -> None:
+def _print_machine() -> None:
     from positively.runs.folder import environment
 
     machine = environment()
@@ -103,7 +103,7 @@ def _show(lines: list[str]) -> None:
         print("\n" + in_shell("\n".join(lines)), flush=True)
 
 
-def _tell_problems(problems: list[Problem]) -> None:
+def _print_problems(problems: list[Problem]) -> None:
     stopping = [f"- {problem.sentence}" for problem in problems if problem.stops_training]
     others = [f"- {problem.sentence}" for problem in problems if not problem.stops_training]
     if stopping:

@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
     if table is not None and read_from is not None:
         out, count = folder.write_tags(found, table, read_from, reading, above, accept)
-        print(_tell_table(out, read_from, count, above, accept))
+        print(_describe_table(out, read_from, count, above, accept))
     if not is_run:
         print(f"Next, a page to accept and reject them: {_review(values)}")
     return 0
@@ -141,7 +141,7 @@ def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
     return found, table, Path(config["table"]), reading
 
 
-def _tell_table(out: Path, source: Path, count: int, above: float, accept: bool) -> str:
+def _describe_table(out: Path, source: Path, count: int, above: float, accept: bool) -> str:
     if not count:
         return f"{out} is the table as it was: nothing has a probability of {above:g} or more."
     more = f"{count:,} {'tags' if count > 1 else 'tag'} more"

@@ -128,7 +128,7 @@ def _serve(
         out = free_export(source, store)
         return out, *export_table(out, source, table, reading, store, session.decided())
 
-    print(f"Decisions are stored in {store.path}. {_tell_past(session)}")
+    print(f"Decisions are stored in {store.path}. {_describe_past(session)}")
     if not is_loopback(host):
         print("Other machines reach this page; the token in its address is all that keeps them out, unencrypted.")
     print(f"Review at {guard.address}\nCtrl-C ends it; the same command goes on.", flush=True)
@@ -137,16 +137,16 @@ def _serve(
             serve(create_app(session, guard, export), listening, guard.address, open_browser=not no_open)
     finally:
         session.close()
-    print(f"\n{_tell_end(session)}")
+    print(f"\n{_describe_end(session)}")
 
 
-def _tell_past(session: ReviewSession) -> str:
+def _describe_past(session: ReviewSession) -> str:
     gained = session.tally.gained()
     rejected = sum(counts.rejected for counts in session.tally.by_tag.values())
     return f"So far {gained:,} tags were accepted and {rejected:,} rejected." if gained or rejected else "None yet."
 
 
-def _tell_end(session: ReviewSession) -> str:
+def _describe_end(session: ReviewSession) -> str:
     number = session.store.session
     minutes, gained = session.tally.minutes(number), session.tally.gained(number)
     return (

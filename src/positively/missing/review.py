@@ -28,7 +28,7 @@ from positively.missing.audit import (
     estimate_precision,
 )
 from positively.missing.column import ClassProgress, Column, Labels, Rows
-from positively.missing.meaning import calibrate_review
+from positively.missing.review_calibration import calibrate_review
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
 from positively.probe.basis import as_rows, row_blocks
 from positively.probe.labels import ProbeLabels

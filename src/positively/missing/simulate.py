@@ -158,23 +158,23 @@ def audit_coverage(
         judged = np.flatnonzero(truth[design.rows, design.columns] != UNKNOWN)
         for count in answers:
             rows, columns = (part[: judged[count - 1] + 1] for part in (design.rows, design.columns))
-            told = [_told(part, rows[columns == i], truth[:, i]) for i, part in enumerate(model.columns)]
-            left = [_left(part, truth[:, index]) for index, part in enumerate(told)]
+            answered = [_answered(part, rows[columns == i], truth[:, i]) for i, part in enumerate(model.columns)]
+            left = [_left(part, truth[:, index]) for index, part in enumerate(answered)]
             put_off = frozenset(
                 (row, column)
                 for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
                 if not truth[row, column]
             )
-            found, total = estimate_missing(design, told, put_off=put_off), max(sum(left), 1)
+            found, total = estimate_missing(design, answered, put_off=put_off), max(sum(left), 1)
             if found is not None:
                 whole[count].append((found.missing / total, found.low / total, found.high / total))
             for index in np.flatnonzero(np.bincount(columns) >= FEWEST_ANSWERS).tolist():
-                own = estimate_missing(design, told, index, put_off)
+                own = estimate_missing(design, answered, index, put_off)
                 single[count] += [own.low <= left[index] <= own.high] if own is not None else []
     return [_coverage(count, np.array(whole[count]), single[count]) for count in answers]
 
 
-def _told(column: Column, rows: npt.NDArray[np.int64], truth: States) -> Column:
+def _answered(column: Column, rows: npt.NDArray[np.int64], truth: States) -> Column:
     """A column with answers to these rows; its scores stay, as they do for whoever answers nothing but the audit."""
     return replace(column, labels=column.labels.changed(rows, truth[rows], np.ones(len(rows), dtype=np.float32)))
 

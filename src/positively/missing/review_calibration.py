@@ -37,8 +37,8 @@ def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibra
     states = labels.states[:, None]
     levelled = level_positives(scores[:, None], states)
     prior = slope_prior(summarize(levelled, states, states != UNKNOWN, False), typical_slope(LOGIT_BEND))
-    told = states if labels.examples is None else np.where(labels.examples[:, None], UNKNOWN, states)
-    summary = summarize(levelled, told, told != UNKNOWN, leave_one_out=False)
+    judged = states if labels.examples is None else np.where(labels.examples[:, None], UNKNOWN, states)
+    summary = summarize(levelled, judged, judged != UNKNOWN, leave_one_out=False)
     bent, frequency = standardize(summary, LOGIT_BEND), np.full(1, TINY)
     link = fit_link(summary, bent, frequency, prior)
     slope = np.maximum(link.slope, SMALLEST_SLOPE)
