@@ -279,8 +279,9 @@ def _settled(column: Column, expectations: Expectations, drawn: Rows, put_off: f
     top = settled_rows(column, ~np.isnan(q), drawn, put_off)
     found = int((column.labels.states[top] == POSITIVE).sum())
     expected, variance = float(q[top].sum(dtype=np.float64)), expectations.variance(q[top])
-    _STORED[column] = key, Settled(np.isin(drawn, top), found, expected, variance)
-    return _STORED[column][1]
+    settled = Settled(np.isin(drawn, top), found, expected, variance)
+    _STORED[column] = key, settled
+    return settled
 
 
 def settled_rows(column: Column, covered: npt.NDArray[np.bool_], drawn: Rows, put_off: Set[int]) -> Rows:
