@@ -140,7 +140,8 @@ def describe(found: MissingTags) -> str:
         f"{100 * found.expected_precision[depth - 1]:.0f} % of the first {depth:,}" for depth in depths[:4] if depth
     ]
     if shares:
-        lines.append(f"Suggestions, likeliest first: {len(found):,}. Expected to be right: {', '.join(shares)}.")
+        hedge = " So few tags are known that this may be too high: look at the first ones." if is_open else ""
+        lines.append(f"Suggestions, likeliest first: {len(found):,}. Expected to be right: {', '.join(shares)}.{hedge}")
     order = [c for c in np.argsort(-counts.missing * judged, kind="stable")[:5] if counts.missing[c] >= 0.5]
     listed = [f"'{found.classes[c]}' {counts.missing[c]:,.0f} (at most {counts.at_most[c]:,.0f})" for c in order]
     if listed:
