@@ -788,6 +788,25 @@ def test_no_process_list_shows_the_token(tmp_path, monkeypatch):
         pass
 
 
+def test_ctrl_c_during_a_renewal_ends_the_process_in_peace():
+    script = """
+import time, torch
+from positively.app.renewal import Renewal
+
+def renew():
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        torch.linalg.eigh(torch.eye(600) + torch.rand(600, 600))
+
+renewal = Renewal(renew, lambda: None)
+renewal.add(1000)
+time.sleep(0.5)
+renewal.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):
     taken = listen("127.0.0.1", 0)
     number = str(taken.getsockname()[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable
 from threading import Condition, Thread
@@ -30,11 +31,13 @@ class Renewal:
             self._condition.notify()
 
     def stop(self) -> None:
-        """End the thread; a renewal that has begun is not waited for."""
+        """End the thread; a renewal that has begun is waited for by nobody but the end of the process."""
         with self._condition:
             self._stopped = True
             self._condition.notify()
         self._thread.join(timeout=1.0)
+        if self._thread.is_alive():
+            atexit.register(self._thread.join)  # a thread that is cut off inside torch takes the process down with it
 
     def _is_due(self) -> bool:
         rests = time.monotonic() - self._last >= _PAUSE_SECONDS
