@@ -83,7 +83,7 @@ def table(name: str, curves: dict[str, list[Progress]], at_end: dict[str, float]
         f"\n{name}: {first.missing:,} tags hidden; mAP {first.quality:.1f} before the first answer, "
         f"{first.expected / first.missing - 1:+.0%} in the count of missing tags\n",
         "| asking |" + "".join(f" found at {points[place].answers:,} |" for place in places)
-        + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " told at once |"
+        + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " learned at once |"
         + " count by model | by audit |",
         "|---|" + "---:|" * (2 * len(places) + 3),
     ]  # fmt: skip
