@@ -2,7 +2,7 @@
 
 import { $, announce, count, figure, fill, h, isView, key, picture, plural, toast } from "./dom.js";
 import { hold, isPlain, keyOf } from "./keys.js";
-import { answer, ask, review, startAudit, tagOf } from "./review.js";
+import { answer, ask, expectedMissing, review, startAudit, tagOf } from "./review.js";
 
 const WAYS = {
   mixed: ["Mixed", "Of ten: six likeliest, two that teach, two at random."],
@@ -68,7 +68,7 @@ async function decide(state) {
 
 function estimate() {
   const { estimate: found, tags, unchecked } = review.status;
-  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
+  const model = expectedMissing();
   const lines = found
     ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
     : [h("strong", {}, `About ${count(model)} tags still missing, the model thinks`), h("span", {}, "Some thirty random checks tell how far it can be believed.")];

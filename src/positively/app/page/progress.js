@@ -1,7 +1,7 @@
 // Where the review stands, in numbers: all of it, and tag by tag.
 
 import { $, count, fill, h, percent, plural } from "./dom.js";
-import { review, tagOf } from "./review.js";
+import { expectedMissing, review, tagOf } from "./review.js";
 import { orderedTags } from "./side.js";
 
 const ROWS = 300;
@@ -13,7 +13,7 @@ function paint() {
   const { session, estimate, tags } = status;
   const judged = tags.reduce((sum, tag) => sum + tag.judged, 0);
   const right = tags.reduce((sum, tag) => sum + tag.right, 0);
-  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
+  const model = expectedMissing();
   $("title").textContent = "Progress";
   $("subtitle").textContent = `${status.source}, ${plural(status.photos, "photo")}, ${plural(tags.length, "tag")}`;
   fill($("bar"));

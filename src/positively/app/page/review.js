@@ -100,4 +100,7 @@ export function watch(changed) {
   }, 1500);
 }
 
+/** Tags still missing as far as the model knows: of those that it could learn. */
+export const expectedMissing = () => review.status.tags.reduce((sum, tag) => sum + (tag.learned ? tag.missing : 0), 0);
+
 export const tagOf = (name) => review.status.tags.find((tag) => tag.name === name);

@@ -1,7 +1,7 @@
 // The list of tags with their counts, and a few numbers beneath it.
 
 import { $, UNCOUNTED, count, fill, h, plural } from "./dom.js";
-import { review } from "./review.js";
+import { expectedMissing, review } from "./review.js";
 
 const SHOWN = 200;
 let order = [];
@@ -61,7 +61,7 @@ function row(tag, isCurrent) {
 
 function paintSummary() {
   const { gained, session, estimate, tags, advice } = review.status;
-  const model = tags.reduce((sum, tag) => sum + tag.missing, 0);
+  const model = expectedMissing();
   const isLearned = tags.some((tag) => tag.learned);
   const left = estimate ? `≈ ${count(estimate.missing)}` : isLearned ? `≈ ${count(model)}` : "?";
   const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : isLearned ? "by the model" : "not known yet";
