@@ -30,7 +30,7 @@ from positively.report.tables import Table
 
 RATIOS, KINDS, SEEDS, DEPTHS = (0.1, 0.3, 0.5, 0.7), ("uniform", "by class"), 5, (100, 500, 1000)
 NOISE, NOISE_RATIOS = (0.01, 0.05), (0.3, 0.7)
-L2, FOLDS, SMALL, OTHERS = 3e-4, 5, 543, 5000
+L2, FOLDS, SMALL, OTHERS = 1e-4, 5, 543, 5000
 CHOICES, CHOICE_RATIOS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3), (0.1, 0.5)
 OURS, SAME, NEGATIVE = "positively", "cleanlab (a)", "cleanlab (b)"
 
