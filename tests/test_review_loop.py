@@ -379,7 +379,8 @@ def test_an_audit_survives_a_restart(table, model, tmp_path):
     with np.load(tmp_path / "audit.npz", allow_pickle=False) as arrays:
         design = AuditDesign.from_arrays(arrays)
     now = np.stack([model.states(column) for column in range(len(CLASSES))], axis=1)
-    again = ReviewModel(features, now, CLASSES, reviewed=now != states, audit=design, landmarks=80)
+    again = ReviewModel(features, now, CLASSES, reviewed=now != states, landmarks=80)
+    again.audit = design
     assert again.estimate() == model.estimate()
     assert [(q.row, q.column) for q in again.ask("audit", 9)] == [(q.row, q.column) for q in model.ask("audit", 9)]
     fresh = ReviewModel(features, now, CLASSES, reviewed=now != states, landmarks=80)  # a new one of what is left

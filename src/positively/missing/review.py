@@ -53,7 +53,6 @@ class ReviewModel:
         classes: C names.
         groups: (N,) photos of equal value (copies, a series) never vouch for one another.
         reviewed: N×C flags of labels that were given in an earlier review; before that they were unknown.
-        audit: The design of an earlier session; a new one is drawn by default.
         seed: Seed of landmarks and draws.
         landmarks: Photos the kernel compares with.
     """
@@ -66,7 +65,6 @@ class ReviewModel:
         *,
         groups: npt.ArrayLike | None = None,
         reviewed: Any = None,
-        audit: AuditDesign | None = None,
         seed: int = 0,
         landmarks: int = LANDMARKS,
     ) -> None:
@@ -87,7 +85,7 @@ class ReviewModel:
         if len(rows):
             self.answer(rows, columns, answered)
             self.renew()
-        self.audit = audit if audit is not None else draw_audit(self._columns, seed)
+        self.audit = draw_audit(self._columns, seed)
 
     # What is known.
 
