@@ -63,6 +63,22 @@ def test_letters_in_a_new_tag_are_its_name(review, visit):  # noqa: F811
     assert len(decided(review)) == 1
 
 
+def test_photos_that_arrive_while_a_name_is_typed_leave_its_field_alone(review, visit):  # noqa: F811
+    page = visit(f"{review.guard.address}#grid/red")
+    held = []
+    page.route("**/api/browse", lambda route: held.append(route))  # a slow answer of the server
+    page.keyboard.press("t")
+    page.keyboard.type("dark ")
+    until(lambda: page.wait_for_timeout(10) or held)
+    page.evaluate("document.getElementById('tag-name').addEventListener('blur', () => (window.isLeft = true))")
+    held[0].continue_()
+    page.wait_for_selector(".tiles .pick")
+    page.keyboard.type(" red")  # a space that reaches a photo would pick it
+    assert page.get_by_label("Name of the tag").input_value() == "dark  red"
+    assert page.evaluate("window.isLeft") is None
+    assert not rows(page, ".selected")
+
+
 def test_an_answer_never_goes_to_a_tag_that_is_not_shown(review, visit):  # noqa: F811
     page = visit(f"{review.guard.address}#grid/red")
     held = []

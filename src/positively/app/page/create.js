@@ -10,9 +10,14 @@ let order = "diverse";
 let begins = [0];
 let picked = new Map();
 
-// One field for good: what was typed stays, whatever is painted around it.
-const input = h("input", { id: "tag-name", placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: () => ($("find").disabled = !isReady()) });
-const isReady = () => picked.size > 0 && input.value.trim() !== "";
+// The bar is made once and only brought up to date: a field that is taken out and put back loses the letter on its way.
+const input = h("input", { id: "tag-name", placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: () => paintBar() });
+const counted = h("p", { class: "told" });
+const find = h("button", { id: "find", class: "primary" }, "Find it in all others", key("⏎"));
+const form = h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, find);
+const orderButton = h("button", { onclick: () => shuffle() });
+const previous = h("button", { class: "icon", "aria-label": "Previous page", onclick: () => back() }, "‹");
+const more = h("button", { onclick: () => next() }, "More photos ›");
 
 const tiles = new Tiles({ label: "All photos", zoom: (item) => openZoom(item, null, tiles, null), changed: () => gather() });
 
@@ -48,13 +53,12 @@ const back = () => {
 
 function paintBar() {
   if (!isView("create")) return;
-  fill($("bar"), h("p", { class: "told" }, picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos"),
-    h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, h("button", { id: "find", class: "primary", disabled: !isReady() }, "Find it in all others", key("⏎"))),
-    h("span", { class: "gap" }),
-    h("button", { onclick: shuffle, "aria-pressed": String(order === "diverse") }, order === "diverse" ? "Varied" : "In order"),
-    begins.length > 1 && h("button", { class: "icon", "aria-label": "Previous page", onclick: back }, "‹"),
-    h("button", { disabled: begins.at(-1) + tiles.items.length >= review.status.photos, onclick: next }, "More photos ›"),
-  );
+  counted.textContent = picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos";
+  find.disabled = picked.size === 0 || input.value.trim() === "";
+  orderButton.textContent = order === "diverse" ? "Varied" : "In order";
+  orderButton.setAttribute("aria-pressed", String(order === "diverse"));
+  previous.hidden = begins.length < 2;
+  more.disabled = begins.at(-1) + tiles.items.length >= review.status.photos;
 }
 
 function shuffle() {
@@ -84,6 +88,7 @@ export function beginTag(text, item) {
 export const create_ = {
   async enter() {
     fill($("main"), tiles.element);
+    fill($("bar"), counted, form, h("span", { class: "gap" }), orderButton, previous, more);
     this.title();
     paintBar();
     await show(begins.at(-1));

@@ -147,7 +147,8 @@ export const photo = {
   async refresh() {
     if (shown === null) return;
     const told = await ask("/api/photo", { row: shown.row });
-    if (told === null || told.photo.row !== shown.row) return;
+    // A name that is being typed would lose a letter: it is painted with what is added, or the next time.
+    if (told === null || told.photo.row !== shown.row || document.activeElement === input) return;
     if (isOutdated(told)) {
       setTimeout(() => this.refresh(), 250);
       return;
