@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -391,3 +392,41 @@ def test_risks_get_the_prior_of_the_ratio_the_bench_knows(place, tmp_path, monke
     assert main(said) == 0
     found = {result.cell.row: result.options for result in read_results(tmp_path / "out" / "cells")}
     assert found == {"uPU": {"label_frequency": 0.5}, "given": {"label_frequency": 0.9}}
+
+
+def test_every_row_is_compared_with_one_and_a_row_whose_weights_are_out_of_reach_says_so(place, tmp_path, capsys):
+    """positively_tiny has no weights to be fetched anywhere."""
+    rows = {
+        "AN": {"method": "assume-negative"},
+        "BCE": {"method": "bce"},
+        "Elsewhere": {"method": "asl", "train": {"backbone": "positively_tiny", "weights": "pretrained"}},
+    }
+    suite = {"title": "Rivals", "show": "rivals", "against": "AN", "ratios": [0.5, 0.9], "rows": rows}
+    (tmp_path / "rivals.yaml").write_text(yaml.safe_dump({**suite, "train": {"known_ratio_spread": 0.8}}))
+    assert main(words(place, tmp_path / "out", "--choose", "no", suite=tmp_path / "rivals.yaml")) == 0
+    lines = {line.split("|")[1].strip(): line for line in capsys.readouterr().out.splitlines() if line.startswith("|")}
+    assert "| positives |" in lines["AN"] and "| positives, negatives |" in lines["BCE"]
+    assert "not measurable here" in lines["Elsewhere"] and not any(
+        digit in lines["Elsewhere"] for digit in "0123456789"
+    )
+    cells = [json.loads(path.read_text()) for path in (tmp_path / "out" / "cells").glob("*.json")]
+    assert len(cells) == 8 and all(cell["settings"]["known_ratio_spread"] == 0.8 for cell in cells)
+    with pytest.raises(ConfigError, match="'against' names the row that others are compared with, not 'PU-MLC'"):
+        (tmp_path / "wrong.yaml").write_text(yaml.safe_dump({**suite, "against": "PU-MLC"}))
+        read_suite(str(tmp_path / "wrong.yaml"))
+
+
+def test_a_risk_is_told_the_share_of_positives_that_a_mask_by_class_leaves(place):
+    from positively.bench.runner import DatasetRunner
+    from positively.labels import POSITIVE
+    from positively.training.core import hide_labels
+    from positively.training.runtime import launch
+
+    settings = TrainConfig(known_ratio=0.3, known_ratio_spread=0.8, seed=3, accelerator="cpu", devices=1)
+    runner = DatasetRunner(read_dataset(place, ReadOptions()), settings, launch(settings))
+    told = runner.benchmark_options("upu", settings, {})["label_frequency"]
+    counts = [
+        hide_labels(runner.dataset.train, replace(settings, mask_seed=None, seed=3)).total(POSITIVE),
+        runner.dataset.train.total(POSITIVE),
+    ]
+    assert told == pytest.approx(counts[0] / counts[1], abs=0.1) and told != pytest.approx(0.3, abs=1e-3)

@@ -15,6 +15,7 @@ from positively.bench.counts import LabelCounts, Labels, label_counts, rounded_d
 from positively.bench.datasets import Dataset
 from positively.bench.published import RATIOS, TABLE_1, TABLE_2, TABLE_3
 from positively.bench.results import MEASURES, Cell, Result, spread
+from positively.bench.rivals import rivals_table
 from positively.bench.sections import suite_section
 from positively.bench.suite import read_suite, suite_names
 from positively.bench.tables import curves, sweep, table_1, table_3
@@ -343,6 +344,21 @@ def test_each_claim_is_one_line():
     # Seed 2 has no rival, and that of seed 3 has no number.
     assert claims_table(claims).rows[0][2].startswith("41.0 ± 1.4 against 35.9 ± 1.3: +5.10 points")
     assert claims_table(claims).rows[0][2].endswith("ahead in 2 of 2 seeds")
+
+
+def test_rivals_are_marked_by_the_interval_of_their_differences_seed_by_seed():
+    values = {
+        "auto": (0.50, 0.52, 0.51),
+        "ahead": (0.55, 0.57, 0.565),
+        "level": (0.49, 0.53, 0.51),
+        "behind": (0.4, 0.42, 0.41),
+    }
+    results = [result(row, 0.1, seed, value) for row, some in values.items() for seed, value in enumerate(some)]
+    table = rivals_table(results, "coco-mini", "probe", "auto", "Rivals")
+    marks = {row[0]: row[2].split()[-1] for row in table.rows}
+    assert marks == {"auto": "1.0", "ahead": "▲", "level": "=", "behind": "1.0"}
+    assert table.notes[0] == "Ahead of auto: ahead (10 %)."
+    assert rivals_table(results[:3], "coco-mini", "probe", "auto", "").notes[0] == "Ahead of auto: none."
 
 
 # Figures and the report

@@ -44,7 +44,8 @@ def some_table(classes: int = CLASSES) -> LabelTable:
     return LabelTable.from_positives([f"{row}.jpg" for row in positives], [f"c{i}" for i in range(classes)], positives)
 
 
-TRAINED = [name for name, kind in HEADS.items() if not kind.is_solved]
+# What needs the weights of a backbone keeps these promises in a test file of its own.
+TRAINED = [name for name, kind in HEADS.items() if not kind.is_solved and not kind.needs_backbone]
 
 
 @pytest.fixture(params=TRAINED)
@@ -69,6 +70,10 @@ def test_kept_maps_give_the_logits_of_the_map(head: Head, side: int) -> None:
 
 def test_the_prior_start_gives_every_image_the_class_frequencies(head: Head) -> None:
     frequencies = torch.linspace(0, 0.9, CLASSES)
+    if head.last_layer is None:
+        with pytest.raises(ConfigError, match="has no last linear layer that could start at a prior"):
+            head.start("prior", frequencies)
+        return
     head.start("prior", frequencies)
     probabilities = head(torch.randn(3, 8, 4, 4)).sigmoid()
     torch.testing.assert_close(probabilities, frequencies.clamp(1e-4, 0.5).expand(3, -1))
@@ -85,6 +90,8 @@ def test_a_start_is_a_function_of_the_seed_whatever_was_there_before(head: Head,
         head.start(kind, torch.full((CLASSES,), 0.1))
         return {name: tensor.clone() for name, tensor in head.state_dict().items()}
 
+    if kind == "prior" and head.last_layer is None:
+        return  # refused, as the test before says
     first = start()
     with torch.no_grad():
         for parameter in head.parameters():
@@ -92,8 +99,9 @@ def test_a_start_is_a_function_of_the_seed_whatever_was_there_before(head: Head,
     head(torch.randn(4, 8, 3, 3))  # moves statistics
     second = start()
     assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
-    assert bool(head.last_layer.weight.any()) == (kind == "default")
-    assert bool(head.last_layer.bias.any()) == (kind == "prior")
+    if head.last_layer is not None:
+        assert bool(head.last_layer.weight.any()) == (kind == "default")
+        assert bool(head.last_layer.bias.any()) == (kind == "prior")
 
 
 def test_a_saved_head_is_the_same_when_loaded(head: Head, tmp_path: Path) -> None:
@@ -359,7 +367,7 @@ def is_frozen_layer(name: str) -> bool:
     return name.startswith("backbone.") and not last_stage and "global_branch" not in name
 
 
-@pytest.mark.parametrize("head_name", TRAINED)
+@pytest.mark.parametrize("head_name", ["linear", "semantic-graph"])  # half a minute each; the tower is what is tested
 def test_towers_learn_at_448_pixels(tower: tuple[str, Path], head_name: Any, tmp_path: Path) -> None:
     name, weights = tower
     generator = np.random.default_rng(0)

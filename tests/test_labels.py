@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from scipy import sparse
 
 from positively.errors import LabelError
-from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable, check_states
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable, check_states, class_ratios
 
 STATES = arrays.arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 6)), elements=st.sampled_from([-1, 0, 1]))
 
@@ -141,3 +141,15 @@ def test_one_positive_an_image_is_kept_at_random_and_nothing_else(complete_table
     several = (before == 1).sum(axis=1) > 1
     other = complete_table.with_single_positive(seed=2).states()
     assert 0.2 < (states != other)[several].any(axis=1).mean() < 0.9
+
+
+def test_the_share_known_may_differ_by_class_while_the_draws_stay_nested():
+    states = np.ones((4000, 6), dtype=np.int8)
+    table = LabelTable.from_states([f"{row}.jpg" for row in range(4000)], list("abcdef"), states, NEGATIVE)
+    shares = class_ratios(6, 0.3, 0.8, seed=5)
+    assert shares.std() > 0.05 and (shares > 0).all() and (shares < 1).all()
+    known = table.with_known_ratio(0.3, 5, spread=0.8).states() == 1
+    np.testing.assert_allclose(known.mean(0), shares, atol=0.03)
+    more = table.with_known_ratio(0.6, 5, spread=0.8).states() == 1
+    assert not (known & ~more).any(), "what is known at a smaller ratio is known at a larger one"
+    np.testing.assert_array_equal(table.with_known_ratio(0.3, 5).states(), table.with_known_ratio(0.3, 5, 0.0).states())

@@ -325,6 +325,8 @@ def test_options_out_of_range_are_sentences_and_defaults_may_depend_on_the_depth
         create_method("pu-mlc", gamma=-0.5)
     with pytest.raises(ConfigError, match=r"There is no method 'pumlc'.*Did you mean 'pu-mlc'"):
         create_method("pumlc")
+    with pytest.raises(ConfigError, match="Did you mean 'hill'"):  # a loss that is a method by its name alone
+        create_method("hil")
     with pytest.raises(ConfigError, match=r"'pu-mlc' has no option 'gama'.*Did you mean 'gamma'"):
         create_method("pu-mlc", gama=1.0)
     assert resolve_options("pu-mlc", "probe", {}) == {"gamma": 0.2, "tau": 1.0}

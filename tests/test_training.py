@@ -16,9 +16,10 @@ import yaml
 from safetensors.torch import load_file
 
 import positively as po
+import shapes
 from conftest import TINY, options
 from positively.errors import ConfigError, ImageError, MetricError, RunError, TableError
-from positively.methods import METHODS
+from positively.methods import METHODS, create_method
 from positively.metrics import evaluate
 
 WORDS = options(TINY | {"ema": 0.9, "options.gamma": 0.3})
@@ -134,8 +135,9 @@ def test_the_saved_model_is_the_averaged_one_and_the_raw_weights_stay_in_the_che
 
 @pytest.mark.parametrize("method", sorted(name for name in METHODS if "finetune" in METHODS[name].depths))
 def test_every_method_trains_and_is_deterministic(method, tags, complete, tmp_path):
-    table = complete if method == "bce" else tags
-    settings = TINY | {"epochs": 1, "method": method}
+    table = complete if create_method(method).needs_negatives else tags
+    head_options = shapes.HEAD_OPTIONS.get(METHODS[method].head, {})
+    settings = TINY | {"epochs": 1, "method": method, "head_options": head_options}
     first, second = (po.fit(table, out=str(tmp_path / name), **settings) for name in ("a", "b"))
     assert same_weights(first.path, second.path)
     other = po.fit(table, out=str(tmp_path / "c"), **settings, seed=1)

@@ -141,3 +141,23 @@ def sum_over_processes(value: Tensor) -> Tensor:
     """Sum of a tensor over all processes, with gradient."""
     summed: Tensor = _SumOverProcesses.apply(value) if is_distributed() else value
     return summed
+
+
+def own_rows(count: int) -> tuple[slice, int]:
+    """Where the ``count`` rows of this process stand among those of all, and how many all have together."""
+    counts = gather(count)
+    before = sum(counts[: rank()])
+    return slice(before, before + count), sum(counts)
+
+
+def gather_rows_with_gradient(rows: Tensor) -> Tensor:
+    """Rows of all processes as by :func:`gather_rows`, and each process's rows get their gradient from all of them.
+
+    A loss of all rows is then the same on every process, and the averaged gradients are those of one process.
+    """
+    if not is_distributed():
+        return rows
+    place, total = own_rows(len(rows))
+    # Each process fills its own rows and leaves zeros elsewhere: the sum over them is exact.
+    spread = torch.cat([rows.new_zeros((size, *rows.shape[1:])) for size in (place.start, total - place.stop)])
+    return sum_over_processes(torch.cat([spread[: place.start], rows, spread[place.start :]]))

@@ -51,6 +51,18 @@ def check_states(states: npt.ArrayLike) -> States:
     return array.astype(np.int8)
 
 
+def class_ratios(classes: int, ratio: float, spread: float, seed: int) -> npt.NDArray[np.float64]:
+    """Share of the labels of each class that is known: σ(logit(ratio) + spread · z), z standard normal.
+
+    >>> class_ratios(3, 0.5, 0.0, seed=0).tolist()
+    [0.5, 0.5, 0.5]
+    """
+    if not spread or not 0 < ratio < 1:
+        return np.full(classes, ratio)
+    normal = random_stream("class ratios", seed).standard_normal(classes)
+    return 1 / (1 + (1 - ratio) / ratio * np.exp(-spread * normal))
+
+
 @dataclass(frozen=True, eq=False)
 class LabelTable:
     """Images × classes, kept sparse: only what differs from the table's blank state is stored.
@@ -232,23 +244,25 @@ class LabelTable:
         """Same table with every negative forgotten: what is not positive is unknown."""
         return replace(self, offsets=self.positives(), blank=UNKNOWN)
 
-    def with_known_ratio(self, ratio: float, seed: int = 0) -> LabelTable:
+    def with_known_ratio(self, ratio: float, seed: int = 0, spread: float = 0.0) -> LabelTable:
         """Hide labels: keep each one with probability ``ratio``, positives and negatives alike.
 
-        One uniform draw per (image, class) from numpy's legacy generator, row by row; a label stays known where its
-        draw is below the ratio, so that smaller ratios are nested in larger ones. Seed 0 over a table in annotation
-        order is the mask of the published benchmarks.
+        With a ``spread`` the share differs from class to class (:func:`class_ratios`). One uniform draw per (image,
+        class) from numpy's legacy generator, row by row; a label stays known where its draw is below the ratio, so that
+        smaller ratios are nested in larger ones. Seed 0 over a table in annotation order is the mask of the published
+        benchmarks.
         """
         if not 0.0 <= ratio <= 1.0:
             raise LabelError(f"The known ratio is a share between 0 and 1, not {ratio}.")
         if ratio == 1.0:
             return self
+        shares = class_ratios(len(self.classes), ratio, spread, seed)
         # Fewer labels are known than hidden: list the known ones; otherwise keep the blank and list the hidden ones.
         blank = self.blank if self.blank == UNKNOWN or ratio > 0.5 else UNKNOWN
         generator = np.random.RandomState(seed)
         parts = []
         for rows in self._chunks():
-            known = generator.random_sample((rows.stop - rows.start, len(self.classes))) < ratio
+            known = generator.random_sample((rows.stop - rows.start, len(self.classes))) < shares
             parts.append(sparse.csr_array(self.states(rows) * known - np.int8(blank)))
         return replace(self, offsets=sparse.csr_array(sparse.vstack(parts, format="csr")), blank=blank)
 

@@ -47,7 +47,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self:
-            near = difflib.get_close_matches(name, self._entries, n=1)
+            near = difflib.get_close_matches(name, list(self), n=1)
             hint = f" Did you mean '{near[0]}'?" if near else f" One of your own comes with {option('plugin', 'FILE')}."
             raise ConfigError(f"There is no {self.kind} '{name}'; there are {', '.join(self)}.{hint}")
         return self._entries[name]

@@ -24,7 +24,7 @@ from positively.bench.results import Cell, Result, read_result, write_result
 from positively.bench.runner import DatasetRunner
 from positively.bench.suite import Row, Suite
 from positively.data.images import content_hash
-from positively.errors import ConfigError, DivergedError, InterruptedRunError, in_python, option
+from positively.errors import ConfigError, DivergedError, InterruptedRunError, WeightsError, in_python, option
 from positively.files import write_json, write_with
 from positively.logs import logger
 from positively.methods import METHODS
@@ -37,11 +37,14 @@ from positively.training.identity import identity
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+NOT_MEASURABLE_HERE = "not measurable here"
 Candidate = tuple[Start, float]
 RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
 """What a row's start and learning rate are chosen from."""
 _CHOICE_HOLDOUT = 0.2
 _CHOICE_SEED = 0
+_BEYOND, _FASTER = 2, 10 / 3
+# A row that does best at the highest rate is tried at more, each so much faster.
 # A process that finds all cells that are left in the hands of others looks again after this time.
 _WAIT_SECONDS = 2.0
 
@@ -54,6 +57,8 @@ class Job:
     config: TrainConfig
     candidates: tuple[Candidate, ...]
     """Starts and learning rates to choose from; one is no choice."""
+    own_weights: bool = False
+    """Whether its row brings a backbone of its own, whose weights may be out of reach here."""
 
 
 class Bench:
@@ -73,6 +78,7 @@ class Bench:
         if len(self.runners) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
             raise ConfigError(f"Two of the benchmarks have the same name: {names}.")
+        self._out_of_reach: dict[str, str] = {}
         self._digests = {dataset.name: dataset.digest() for dataset in datasets}
 
     def jobs(self, suite: Suite, seeds: int) -> list[Job]:
@@ -91,7 +97,7 @@ class Bench:
             options = {**runner.benchmark_options(row.method, replace(self.base, **grid), published), **options}
         config = runner.configure(row.method, options, **grid)
         cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
-        return Job(cell, config, self._candidates(row, config))
+        return Job(cell, config, self._candidates(row, config), own_weights="weights" in row.train)
 
     def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
         """Starts and rates; what the user or the row fixes is not chosen."""
@@ -117,7 +123,7 @@ class Bench:
                 with self._held(path.stem, wait=False) as mine:
                     if mine and not path.exists():
                         self._compute(job, path)
-                if path.exists():
+                if path.exists() or self._is_out_of_reach(job):
                     del missing[path]
                     done += 1
                     progress(job, done, len(distinct))
@@ -125,14 +131,33 @@ class Bench:
                 time.sleep(_WAIT_SECONDS)
 
     def results(self, jobs: Sequence[Job]) -> list[Result]:
-        """Results of these cells that are there, under the names their suite gives them."""
+        """Results of these cells that are there, under the names their suite gives them.
+
+        A cell whose row brings weights that were not to be had is one that could not be measured.
+        """
         paths = [(job, self._path(job)) for job in jobs]
-        return [replace(read_result(path), cell=job.cell) for job, path in paths if path.exists()]
+        return [
+            replace(read_result(path), cell=job.cell)
+            if path.exists()
+            else self._result(job, job.config, failure=NOT_MEASURABLE_HERE)
+            for job, path in paths
+            if path.exists() or job.own_weights
+        ]
+
+    def _is_out_of_reach(self, job: Job) -> bool:
+        return job.own_weights and job.config.backbone in self._out_of_reach
 
     def _compute(self, job: Job, path: Path) -> None:
         """Train a cell and write its result; one whose loss is no number is written down as that, and stops nothing."""
+        if self._is_out_of_reach(job):
+            return
         try:
             self._train(job, path)
+        except (WeightsError, ConfigError) as error:  # also an extra that is not installed
+            if not job.own_weights:
+                raise
+            self._out_of_reach[job.config.backbone] = error.message
+            logger.warning(f"{job.cell.row} is not measurable here: {error.message}")
         except DivergedError as error:
             logger.warning(f"{job.cell.name}: {error.message}")
             shutil.rmtree(self._work(path), ignore_errors=True)
@@ -193,7 +218,8 @@ class Bench:
         path = self.out / "choices" / f"{self._name(job, seed=False)}.json"
         with self._held(path.stem, wait=True):
             tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-            for start, rate in job.candidates[len(tried) :]:
+            while (following := next_candidate(job.candidates, tried)) is not None:
+                start, rate = following
                 candidate = replace(config, start=start, lr=rate, holdout=_CHOICE_HOLDOUT, refit=False)
                 work = None if config.depth == "probe" else self.out / "work" / f"{path.stem}-{start}-{rate:g}"
                 try:
@@ -242,7 +268,7 @@ class Bench:
             settings |= {"head_options": {k: _content(v) for k, v in job.config.head_options.items()}}
         settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
         if len(job.candidates) > 1:
-            settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_HOLDOUT, _CHOICE_SEED)}
+            settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_HOLDOUT, _CHOICE_SEED, _BEYOND)}
         if not seed:
             settings |= {"seed": None}
         code = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=5).hexdigest()
@@ -251,6 +277,24 @@ class Bench:
         parts += [f"flipped{100 * cell.noise:g}"] if cell.noise else []
         parts += [f"seed{cell.seed}"] if seed else []
         return "-".join([*parts, code])
+
+
+def next_candidate(candidates: Sequence[Candidate], tried: Sequence[dict[str, Any]]) -> Candidate | None:
+    """The start and rate to try next: all of the grid, then beyond its highest rate for as long as that is the best.
+
+    >>> next_candidate([("prior", 1e-3), ("prior", 3e-3)], [{"start": "prior", "lr": 1e-3, "mAP": 0.4}])
+    ('prior', 0.003)
+    >>> next_candidate([("prior", 3e-3)], [{"start": "prior", "lr": 3e-3, "mAP": 0.4}]) is None  # fixed: no choice
+    True
+    """
+    if len(tried) < len(candidates):
+        return candidates[len(tried)]
+    judged = [one for one in tried if one["mAP"] is not None]
+    if not judged or len({rate for _, rate in candidates}) == 1 or len(tried) >= len(candidates) + _BEYOND:
+        return None
+    best = max(judged, key=lambda one: float(one["mAP"]))
+    highest = max(one["lr"] for one in tried if one["start"] == best["start"])
+    return (best["start"], float(f"{best['lr'] * _FASTER:.1g}")) if best["lr"] == highest else None
 
 
 def _content(value: Any) -> Any:

@@ -17,7 +17,7 @@ class BenchOptions:
     test_images: int | None = None
     """Take only this many test images of each benchmark, drawn once."""
     choose: Literal["auto", "yes", "no"] = "auto"
-    """Whether every row gets the better of two starts and three learning rates, chosen on a part of the training
-    images; 'auto': at depth probe. What --start or --lr fixes is not chosen."""
+    """Whether every row gets the better of two starts and three learning rates (and of more, where the highest is the
+    best), chosen on a part of the training images; 'auto': at depth probe. What --start or --lr fixes is not chosen."""
     report: bool = False
     """Only write tables and figures again, of what is there."""

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from positively.bench.datasets import Dataset
 from positively.calibration import f1_thresholds
 from positively.errors import ConfigError
-from positively.labels import NEGATIVE, POSITIVE, LabelTable
+from positively.labels import NEGATIVE, POSITIVE, LabelTable, class_ratios
 from positively.methods import METHODS, create_method
 from positively.metrics import evaluate, oracle_f1
 from positively.runs.folder import RunFolder
@@ -75,10 +75,18 @@ class DatasetRunner:
 
     def _label_frequency(self, config: TrainConfig) -> float:
         """Share of the true positives that stay known."""
-        known = config.known_ratio * (1 - config.flip_positives)
+        shares = class_ratios(
+            len(self.dataset.train.classes),
+            config.known_ratio,
+            config.known_ratio_spread,
+            config.seed if config.mask_seed is None else config.mask_seed,
+        )
+        positives = self.dataset.train.counts(POSITIVE)
+        known = float(np.average(shares, weights=positives)) if config.known_ratio_spread else config.known_ratio
+        known *= 1 - config.flip_positives
         if config.single_positive:
-            positives = self.dataset.train.positives()
-            known *= np.count_nonzero(np.diff(positives.indptr)) / max(positives.nnz, 1)
+            tagged = self.dataset.train.positives()
+            known *= np.count_nonzero(np.diff(tagged.indptr)) / max(tagged.nnz, 1)
         return float(known)
 
     def train(self, config: TrainConfig, *, test: bool = True, work: Path | None = None) -> Outcome:

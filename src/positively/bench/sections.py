@@ -9,6 +9,7 @@ from positively.bench.counts import label_counts, table_2
 from positively.bench.datasets import Dataset
 from positively.bench.figures import epoch_curves, imbalance, map_over_noise, map_over_ratio, temperature_curves
 from positively.bench.results import Result, select
+from positively.bench.rivals import rivals_table
 from positively.bench.suite import Suite
 from positively.bench.tables import MEASURE_NAMES, curves, sweep, table_1, table_3
 from positively.report.page import Picture, Section, slug
@@ -69,6 +70,8 @@ def _tables(suite: Suite, results: Sequence[Result], dataset: str, depth: str) -
         return [table_1(results, dataset, depth)]
     if suite.show == "table3":
         return [table_3(results, dataset, depth)]
+    if suite.show == "rivals":
+        return [rivals_table(results, dataset, depth, suite.against, f"{title}, mAP on test in percent")]
     if suite.show == "noise":
         return [
             sweep(results, dataset, depth, over="noise", at=ratio, title=f"{title}, {100 * ratio:g} % known, mAP")

@@ -59,12 +59,17 @@ class Suite:
     rows: tuple[Row, ...]
     ratios: tuple[float, ...]
     noises: tuple[float, ...] = (0.0,)
-    show: Literal["table1", "table3", "ratio", "noise", "curves", "temperature"] = "ratio"
-    """As the paper's Table 1 or 3, as rows × ratio or × noise, as curves over epochs, or as spread and τ an epoch."""
+    show: Literal["table1", "table3", "ratio", "rivals", "noise", "curves", "temperature"] = "ratio"
+    """As the paper's Table 1 or 3, as rows × ratio or × noise, as rows × ratio each compared with the row ``against``,
+    as curves over epochs, or as spread and τ an epoch."""
+    against: str = ""
+    """With ``show: rivals``, the row that the others are compared with."""
     measures: tuple[str, ...] = ("mAP",)
     """What is shown by ratio, a table each."""
     depths: tuple[str, ...] = ("probe", "tail", "finetune")
     """Depths at which there is something to measure."""
+    train: dict[str, Any] = field(default_factory=dict)
+    """Options of ``positively train`` for every row, such as another mask (single_positive, known_ratio_spread)."""
     claims: tuple[Comparison, ...] = ()
     text: str = ""
 
@@ -86,7 +91,11 @@ def read_suite(name: str) -> Suite:
     path = find_file(FOLDER, "suite", name)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        rows = tuple(Row(name=row, **(said or {})) for row, said in values.pop("rows").items())
+        everywhere = values.get("train", {})
+        rows = tuple(
+            Row(name=row, **{**said, "train": {**everywhere, **said.get("train", {})}})
+            for row, said in values.pop("rows").items()
+        )
         claims = tuple(Comparison(**said) for said in values.pop("claims", ()))
         values |= {key: tuple(values[key]) for key in ("ratios", "noises", "depths", "measures") if key in values}
         suite = Suite(name=path.stem, rows=rows, claims=claims, **values)
@@ -109,6 +118,8 @@ def _check(suite: Suite, path: Path) -> None:
     if unknown:
         raise ConfigError(f"{path}: there is no measure {unknown[0]!r}; there are {', '.join(MEASURE_NAMES)}.")
     names = {row.name for row in suite.rows}
+    if (suite.show == "rivals" or suite.against) and suite.against not in names:
+        raise ConfigError(f"{path}: 'against' names the row that others are compared with, not {suite.against!r}.")
     for claim in suite.claims:
         for side in (claim.higher, claim.lower):
             if side.get("row") not in names:

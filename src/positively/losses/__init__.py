@@ -3,27 +3,67 @@
 from positively.losses.base import LossModule
 from positively.losses.bce import BCE, AssumeNegative, assume_negative, bce
 from positively.losses.consistency import mixup_consistency, mixup_targets
+from positively.losses.expected_positives import EPR, epr
+from positively.losses.focusing import (
+    ASL,
+    ASLAssumeNegative,
+    Focal,
+    FocalAssumeNegative,
+    asl,
+    asl_assume_negative,
+    focal,
+    focal_assume_negative,
+)
+from positively.losses.generalized_robust import GR, gr
+from positively.losses.partial_bce import PartialBCE, partial_bce
 from positively.losses.registry import LOSSES, register_loss
 from positively.losses.risk import NNPU, UPU, nnpu, upu
+from positively.losses.robust import SPLC, Hill, hill, splc
+from positively.losses.single_positive import ANLS, EM, an_ls, em
+from positively.losses.two_way import TwoWay, two_way
 from positively.losses.variational import PUMLC, VPU, adaptive_temperature, pu_mlc, vpu
 
 __all__ = [
+    "ANLS",
+    "ASL",
     "BCE",
+    "EM",
+    "EPR",
+    "GR",
     "LOSSES",
     "NNPU",
     "PUMLC",
+    "SPLC",
     "UPU",
     "VPU",
+    "ASLAssumeNegative",
     "AssumeNegative",
+    "Focal",
+    "FocalAssumeNegative",
+    "Hill",
     "LossModule",
+    "PartialBCE",
+    "TwoWay",
     "adaptive_temperature",
+    "an_ls",
+    "asl",
+    "asl_assume_negative",
     "assume_negative",
     "bce",
+    "em",
+    "epr",
+    "focal",
+    "focal_assume_negative",
+    "gr",
+    "hill",
     "mixup_consistency",
     "mixup_targets",
     "nnpu",
+    "partial_bce",
     "pu_mlc",
     "register_loss",
+    "splc",
+    "two_way",
     "upu",
     "vpu",
 ]

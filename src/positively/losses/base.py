@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import wraps
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -48,6 +49,20 @@ def reduce_classes(per_class: Tensor, class_reduction: ClassReduction) -> Tensor
     """Sum over the classes, as the paper writes it, or their mean."""
     total = per_class.sum()
     return total if class_reduction == "sum" else total / max(len(per_class), 1)
+
+
+def assuming_negative(name: str, loss: Callable[..., Tensor], summary: str) -> Callable[..., Tensor]:
+    """The same loss of labels whose unknown ones are called negative; only +1 is read of them, and options stay."""
+
+    @wraps(loss)
+    def assumed(logits: Tensor, states: Tensor, **options: Any) -> Tensor:
+        logits, states = check_inputs(logits, states)
+        return loss(logits, (states == 1).to(states.dtype) * 2 - 1, **options)
+
+    assumed.__name__ = assumed.__qualname__ = name
+    arguments = (loss.__doc__ or "").partition("    Args:")[2]
+    assumed.__doc__ = f"{summary}\n\n    Options as in :func:`{loss.__name__}`.\n\n    Args:{arguments}"
+    return assumed
 
 
 class LossModule(nn.Module):

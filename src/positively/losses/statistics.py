@@ -28,6 +28,17 @@ def batch_mean(values: Tensor, statistics: Statistics) -> Tensor:
     return batch_sum(values, statistics) / batch_sum(torch.ones_like(values), statistics).clamp_min(1)
 
 
+def known_mean(losses: Tensor, known: Tensor, class_reduction: str, statistics: Statistics) -> Tensor:
+    """Mean of a loss N×C over the labels that are known in the batch; "sum": the same times the number of classes.
+
+    Divided by N×C the gradient would shrink with the share of known labels, and most of what looks like a loss of
+    quality at small shares is that.
+    """
+    weights = known.to(losses.dtype)
+    loss = batch_sum(losses * weights, statistics).sum() / batch_sum(weights, statistics).sum().clamp_min(1)
+    return loss * losses.shape[1] if class_reduction == "sum" else loss
+
+
 def batch_std(values: Tensor, statistics: Statistics, *, sample: bool = False) -> Tensor:
     """Standard deviation over the rows, in two passes: N×C → C. ``sample`` divides by N − 1 in place of N."""
     deviations = values - batch_mean(values, statistics)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from positively.calibration import CalibratedScores, OutOfSample
 from positively.distributed import gather_rows
 from positively.labels import LabelTable
-from positively.models import Depth
+from positively.models import Depth, Start
 from positively.randomness import random_stream
 
 
@@ -52,6 +52,12 @@ class TrainingContext(Protocol):
     trainable: Any
     """The network: ``trainable(inputs)`` gives logits, ``forward_features`` and ``forward_head`` its two halves."""
     seed: int
+    epoch: int
+    """Epochs that have ended; in :meth:`Method.on_epoch_end`, those before the one that just did."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the schedule; a refit may stop before its end."""
 
     @property
     def inputs(self) -> Any:
@@ -78,6 +84,8 @@ class Method(nn.Module):
     """Depths at which the method works."""
     head: ClassVar[str | None] = None
     """Name of the head the method needs; None takes the one that is asked for."""
+    start: ClassVar[Start | None] = None
+    """Start its head needs; None takes what suits the depth."""
     is_solver: ClassVar[bool] = False
     """Whether the method solves for the weights at once, with :meth:`solve`, in place of taking steps."""
 

@@ -9,17 +9,29 @@ from typing import Any
 from positively.errors import ConfigError
 from positively.losses import LOSSES
 from positively.methods.base import Method
+from positively.methods.cadm import CADMMethod
 from positively.methods.closed_form import ClosedForm
-from positively.methods.large_loss import LargeLossPermanent
+from positively.methods.cop import CoProjectionMethod
+from positively.methods.curriculum import CurriculumLabelling
+from positively.methods.dual_coop import DualCoOp
+from positively.methods.em_apl import EMAPL, EMMethod
+from positively.methods.expected_positives import EPRMethod
+from positively.methods.interactive import InteractiveMethod
+from positively.methods.label_graphs import MLGCNMethod, SSGRLMethod
+from positively.methods.large_loss import LargeLossPermanent, LargeLossRejection, LargeLossTemporary
 from positively.methods.loss_method import LossMethod, method_of_loss
 from positively.methods.prototype import PrototypeMethod
 from positively.methods.pu_mlc import PUMLCMethod, VPUMethod
 from positively.methods.risk import NNPUMethod, UPUMethod
+from positively.methods.role import RoleMethod
+from positively.methods.sarb import SARBMethod
+from positively.methods.scheduled import GRMethod, SPLCMethod
+from positively.methods.sst import SSTMethod
 from positively.models import Depth
 from positively.options import changed_options, check_options, kinds_of, make_options
 from positively.registry import Registry
 
-_OURS = ("pu-mlc", "vpu", "upu", "nnpu")
+_OURS = ("pu-mlc", "vpu", "upu", "nnpu", "splc", "gr", "em", "epr")
 """Losses with a method of ours that does more than minimise them."""
 
 
@@ -56,8 +68,25 @@ METHODS.register("pu-mlc")(PUMLCMethod)
 METHODS.register("vpu")(VPUMethod)
 METHODS.register("upu")(UPUMethod)
 METHODS.register("nnpu")(NNPUMethod)
+METHODS.register("splc")(SPLCMethod)
+METHODS.register("gr")(GRMethod)
+METHODS.register("em")(EMMethod)
+METHODS.register("em-apl")(EMAPL)
+METHODS.register("ll-r")(LargeLossRejection)
+METHODS.register("ll-ct")(LargeLossTemporary)
 METHODS.register("ll-cp")(LargeLossPermanent)
 METHODS.register("prototype")(PrototypeMethod)
+METHODS.register("sst")(SSTMethod)
+METHODS.register("sarb")(SARBMethod)
+METHODS.register("ml-gcn")(MLGCNMethod)
+METHODS.register("ssgrl")(SSGRLMethod)
+METHODS.register("cadm")(CADMMethod)
+METHODS.register("cop")(CoProjectionMethod)
+METHODS.register("dual-coop")(DualCoOp)
+METHODS.register("cl")(CurriculumLabelling)
+METHODS.register("imcl")(InteractiveMethod)
+METHODS.register("epr")(EPRMethod)
+METHODS.register("role")(RoleMethod)
 
 
 def register_method(name: str) -> Callable[[type[Method]], type[Method]]:

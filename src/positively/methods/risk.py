@@ -48,27 +48,28 @@ class RiskMethod(LossMethod):
         """Estimate the prior, unless it was given."""
         if self.options.prior is None:
             known = training.table.frequencies()
-            estimate = torch.tensor(known / self._label_frequency(training), dtype=torch.float32)
+            estimate = torch.tensor(
+                known / label_frequency(training, self.options.label_frequency), dtype=torch.float32
+            )
             self.loss = self.make_loss(prior=estimate.clamp(max=0.9))
 
-    def _label_frequency(self, training: TrainingContext) -> npt.NDArray[np.float64] | float:
-        given: float | None = self.options.label_frequency
-        if given is not None:
-            return given
-        inputs = training.inputs
-        if inputs is None:
-            logger.warning(
-                "The share of the true positives that are known is taken to be one half, for there are no stored "
-                f"features to estimate it by. If you know it, pass {option('options', {'label_frequency': 0.3})}."
-            )
-            return 0.5
-        # Maps are pooled; of a hundred times the size of vectors, they are read a few at a time.
-        parts = [inputs[slice(start, start + 1024)] for start in range(0, len(inputs), 1024)]
-        pooled = np.concatenate(
-            [part if part.ndim == 2 else part.reshape(*part.shape[:2], -1).mean(-1) for part in parts]
+
+def label_frequency(training: TrainingContext, given: float | None) -> npt.NDArray[np.float64] | float:
+    """Share of the true positives that are known: as given, or estimated for each class, or one half."""
+    if given is not None:
+        return given
+    inputs = training.inputs
+    if inputs is None:
+        logger.warning(
+            "The share of the true positives that are known is taken to be one half, for there are no stored "
+            f"features to estimate it by. If you know it, pass {option('options', {'label_frequency': 0.3})}."
         )
-        probe = fit(pooled, label_states(training.table), groups=copies(training.table), seed=training.seed)
-        return probe.calibration.label_frequency
+        return 0.5
+    # Maps are pooled; of a hundred times the size of vectors, they are read a few at a time.
+    parts = [inputs[slice(start, start + 1024)] for start in range(0, len(inputs), 1024)]
+    pooled = np.concatenate([part if part.ndim == 2 else part.reshape(*part.shape[:2], -1).mean(-1) for part in parts])
+    probe = fit(pooled, label_states(training.table), groups=copies(training.table), seed=training.seed)
+    return probe.calibration.label_frequency
 
 
 class UPUMethod(RiskMethod):

@@ -103,7 +103,7 @@ class Classifier(Trainable):
         elif depth == "probe":
             # A head that learns alone takes statistics.
             self._parts = backbone, Tail(None, head, freeze_batchnorm=False)
-        self._feature_key = f"stage -{learn_stages}" if depth == "tail" else head.feature_key
+        self._learn_stages = learn_stages
         # Not in the state dict: they are facts of the backbone, and only have to follow it to its device.
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
@@ -139,7 +139,8 @@ class Classifier(Trainable):
     @property
     def feature_source(self) -> tuple[nn.Module, str]:
         """Module and setting that :meth:`features` depends on, beside the images and their size."""
-        return (self._parts[0] if self._parts else self.backbone), self._feature_key
+        setting = f"stage -{self._learn_stages}" if self.depth == "tail" else self.head.feature_key
+        return (self._parts[0] if self._parts else self.backbone), setting
 
     def _normalized(self, images: Tensor) -> Tensor:
         pixels = images.float() / 255 if images.dtype == torch.uint8 else images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def load_weights(network: nn.Module, file: str) -> None:
         given = load_file(path)
     except (SafetensorError, OSError) as reason:
         raise WeightsError(f"{file} cannot be read as safetensors: {short(reason)}.") from reason
-    classifier = pretrained_config(network).get("classifier") or ()
+    config = pretrained_config(network)
+    classifier = config.get("classifier") or ()
     dropped = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
     given = {name: tensor for name, tensor in given.items() if not name.startswith(dropped)}
     wanted = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith(dropped)}
@@ -61,6 +63,8 @@ def load_weights(network: nn.Module, file: str) -> None:
             "this timm model."
         )
     network.load_state_dict(given, strict=False)
+    if config:  # as timm notes it: what was dropped can still be found
+        vars(network)["pretrained_cfg"] = {**config, "file": str(path)}
 
 
 def fetch_from_hub(name: str, config: PretrainedCfg) -> str:
@@ -91,6 +95,27 @@ def fetch_from_hub(name: str, config: PretrainedCfg) -> str:
         raise WeightsError(
             f"The pretrained weights of {name!r} cannot be fetched from the Hugging Face hub ({short(reason)}). "
             f"{WAYS_OUT}"
+        ) from reason
+
+
+def fetch_folder(repository: str, wanted: Sequence[str], complete: Callable[[Path], bool]) -> Path:
+    """Folder with the ``wanted`` files (patterns) of a repository of the hub, from the cache if it is ``complete``."""
+    place: dict[str, Any] = {"repo_id": repository, "allow_patterns": list(wanted)}
+    try:
+        cached = Path(huggingface_hub.snapshot_download(**place, local_files_only=True))
+        if complete(cached):
+            return cached
+    except Exception:  # not in the cache; every version has a tree of its own
+        pass
+    try:
+        # Again one question without retries.
+        huggingface_hub.get_hf_file_metadata(
+            huggingface_hub.hf_hub_url(repository, "config.json"), timeout=_SECONDS_TO_ANSWER
+        )
+        return Path(huggingface_hub.snapshot_download(**place))
+    except Exception as reason:
+        raise WeightsError(
+            f"{repository!r} is no folder, and cannot be fetched from the Hugging Face hub ({short(reason)})."
         ) from reason
 
 

@@ -146,7 +146,7 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
         options=resolve_options(config.method, depth, config.options),
         learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
-        start=_pick(config.start, default_start(depth, head)),
+        start=_pick(config.start, method.start or default_start(depth, head)),
         lr=_default(config.lr, 1e-3 if random_weights else _RATE[depth]),
         ema=_default(config.ema, 0.9997 if depth == "finetune" and not method.is_solver else 0.0),
         augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),

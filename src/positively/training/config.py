@@ -28,7 +28,8 @@ class ModelOptions:
     head: str = "auto"
     """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
     head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
-    weights), 'kernel' (the closed form's), or one of your own; 'auto' is what the method needs, else linear."""
+    weights), 'kernel' (the closed form's), 'ml-gcn', 'cadm', 'cop' (those of the methods of their names), or one of
+    your own; 'auto' is what the method needs, else linear."""
     head_options: dict[str, Any] = field(default_factory=dict)
     """Options of the head, such as --head-options.pooling max; `positively check --head NAME` lists them."""
     lgconv: bool = False
@@ -45,9 +46,11 @@ class MethodOptions:
     """The method."""
 
     method: str = "auto"
-    """'auto' (closed-form where the backbone is frozen, else pu-mlc), closed-form (least-squares density ratios, solved
-    at once), pu-mlc (the paper's), vpu, upu, nnpu, bce (known labels only), assume-negative (unknown labels called
-    negative), ll-cp, prototype, or one of your own."""
+    """'auto' (closed-form where the backbone is frozen, else pu-mlc); closed-form (least-squares density ratios, solved
+    at once); from positives alone pu-mlc (the paper's), vpu, upu, nnpu, assume-negative (unknown labels called
+    negative), an-ls, asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role, ll-r, ll-ct, ll-cp, prototype;
+    with known negatives bce (known labels only), partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl, cadm, cop, sst,
+    sarb, dual-coop; or one of your own. What each is good for: docs/methods.md."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
@@ -63,6 +66,9 @@ class SettingOptions:
 
     known_ratio: Annotated[float, Range(above=0, maximum=1)] = 1.0
     """Hide labels at random but for this share, positives and negatives alike."""
+    known_ratio_spread: NonNegative = 0.0
+    """Let the share differ from class to class: the standard deviation of its log-odds. 0.8: from about a half to
+    twice as many."""
     positives_only: bool = False
     """Forget all negative labels."""
     single_positive: bool = False

@@ -175,7 +175,7 @@ def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
     if config.flip_positives:
         table = table.with_flipped_positives(config.flip_positives, seed)
     if config.known_ratio < 1.0:
-        table = table.with_known_ratio(config.known_ratio, seed)
+        table = table.with_known_ratio(config.known_ratio, seed, config.known_ratio_spread)
     if config.single_positive:
         table = table.with_single_positive(seed)
     return table.positives_only() if config.positives_only else table

@@ -59,6 +59,7 @@ def _seed_for(purpose: str, config: TrainConfig) -> None:
 
 def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:
     """Set the head to where training begins, as a function of the seed."""
+    classifier.head.connect(classifier.backbone)
     _seed_for("head", config)
     start: Start = "prior" if config.start == "prior" else "default"
     classifier.head.start(start, torch.from_numpy(table.frequencies()))

@@ -115,11 +115,10 @@ class Trainer:
             len(dataset), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
         )
         self.steps = 1 if method.is_solver else len(self.sampler)
-        epochs = config.epochs or 1
-        self.stop = min(config.stop_epoch or epochs, epochs)
+        self.stop = min(config.stop_epoch or self.epochs, self.epochs)
         module = TrainingModule(trainable, method)
         optimizer = make_optimizer(module, config)
-        self.schedule = make_schedule(optimizer, config, epochs * self.steps)
+        self.schedule = make_schedule(optimizer, config, self.epochs * self.steps)
         self.module, self.optimizer = fabric.setup(module, optimizer)
         # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
         self.ema = (
@@ -133,6 +132,11 @@ class Trainer:
         self.best: dict[str, Any] | None = None
 
     # What a method sees, beside the table, the network and the seed.
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the schedule."""
+        return self.config.epochs or 1
 
     @property
     def inputs(self) -> Any:

@@ -5,10 +5,15 @@ from typing import Any, cast
 
 from positively.errors import ConfigError
 from positively.models.heads.base import Head, Pooling, Start
+from positively.models.heads.cadm import DisentangledHead
+from positively.models.heads.cop import CoProjectionHead
+from positively.models.heads.dual_coop import DualCoOpHead
 from positively.models.heads.kernel import KernelHead, gaussian_kernel
+from positively.models.heads.label_graph import read_word_vectors
 from positively.models.heads.linear import LinearHead
-from positively.models.heads.normalization import root_normalize
-from positively.models.heads.semantic_graph import SemanticGraphHead, read_word_vectors
+from positively.models.heads.ml_gcn import MLGCNHead
+from positively.models.heads.normalization import root_normalize, unit_length
+from positively.models.heads.semantic_graph import SemanticGraphHead
 from positively.options import check_options, kinds_of, options_of
 from positively.registry import Registry
 
@@ -16,6 +21,10 @@ HEADS: Registry[type[Head]] = Registry("head")
 HEADS.register("linear")(LinearHead)
 HEADS.register("kernel")(KernelHead)
 HEADS.register("semantic-graph")(SemanticGraphHead)
+HEADS.register("ml-gcn")(MLGCNHead)
+HEADS.register("cadm")(DisentangledHead)
+HEADS.register("cop")(CoProjectionHead)
+HEADS.register("dual-coop")(DualCoOpHead)
 
 
 def register_head(name: str) -> Callable[[type[Head]], type[Head]]:
@@ -44,9 +53,13 @@ def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
 
 __all__ = [
     "HEADS",
+    "CoProjectionHead",
+    "DisentangledHead",
+    "DualCoOpHead",
     "Head",
     "KernelHead",
     "LinearHead",
+    "MLGCNHead",
     "Pooling",
     "SemanticGraphHead",
     "Start",
@@ -56,4 +69,5 @@ __all__ = [
     "read_word_vectors",
     "register_head",
     "root_normalize",
+    "unit_length",
 ]

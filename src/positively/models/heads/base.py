@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from positively.errors import ConfigError
 from positively.labels import LabelTable
+
+if TYPE_CHECKING:
+    from positively.models.backbones import Backbone
 
 Pooling = Literal["average", "max", "mix"]
 Start = Literal["default", "prior"]
@@ -28,6 +31,8 @@ class Head(nn.Module):
 
     is_solved: ClassVar[bool] = False
     """Whether its weights can only be solved for, by a method that brings it, and not be trained from a start."""
+    needs_backbone: ClassVar[bool] = False
+    """Whether it is nothing before :meth:`connect`, by which it takes weights from the backbone."""
     saved_options: Mapping[str, Any] = {}
     """Options with which the head is built again before its weights are loaded; :func:`create_head` sets them."""
 
@@ -92,6 +97,9 @@ class Head(nn.Module):
             nn.init.zeros_(layer.weight)
             # In double: a frequency given in half precision would move the start of rare classes.
             layer.bias.copy_(frequencies.double().clamp(LOWEST_FREQUENCY, HIGHEST_FREQUENCY).logit())
+
+    def connect(self, backbone: Backbone) -> None:
+        """Look at the backbone once, before training; a saved run is built without."""
 
     def setup(self, table: LabelTable) -> None:
         """Look at the training table once, before the first step (a label graph is made of it)."""

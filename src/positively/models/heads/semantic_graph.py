@@ -6,7 +6,6 @@ The paper does not name it; its code has it from SSGRL and SARB (semantic decoup
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,19 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from positively.errors import ConfigError
 from positively.labels import LabelTable
-from positively.models.heads.base import Head
+from positively.models.heads.label_graph import LabelGraphHead, shares_together
+from positively.models.heads.maps import LARGE_MAP_KEY, average_large_map
 from positively.options import Count
 
-# Sizes of the reference.
-WIDTH, ATTENTION_WIDTH, STEPS = 1024, 512, 3
-
-LEARNED_VECTOR_SIZE = 300
-_LEARNED_VECTOR_SPREAD = 0.38  # that of GloVe's vectors, whose norm is 6 to 7
-
-# Maps from this side on are averaged 2×2: 448 px give a ResNet 14×14 positions, of which the reference makes 7×7.
-LARGE_SIDE = 14
+STEPS = 3
 
 # Classes whose attention is computed at once: it needs B·H·W·512 numbers each, a hundred times the map's share.
 _CLASSES_AT_ONCE = 16
@@ -35,19 +27,19 @@ _CLASSES_AT_ONCE = 16
 class SemanticDecoupling(nn.Module):
     """One feature a class, by attention of the class's word vector over positions.
 
-    Shapes: features B×P×1024 of P positions and word vectors classes×d; output B×classes×1024.
+    Shapes: features B×P×D of P positions and word vectors classes×d; output B×classes×D.
 
     The score of a position is ``fc4(fc3(tanh(fc1(feature) · fc2(vector))))``. The two layers after the tanh are linear,
     so one vector does the work of both; and the sum over positions is a matrix product. Nothing of the size
-    B×P×classes×1024 is ever made, and of the tanh only a few classes at a time: it is computed again for the gradient.
+    B×P×classes×D is ever made, and of the tanh only a few classes at a time: it is computed again for the gradient.
     """
 
-    def __init__(self, vector_size: int) -> None:
+    def __init__(self, vector_size: int, width: int, attention_width: int) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(WIDTH, ATTENTION_WIDTH, bias=False)
-        self.fc2 = nn.Linear(vector_size, ATTENTION_WIDTH, bias=False)
-        self.fc3 = nn.Linear(ATTENTION_WIDTH, ATTENTION_WIDTH)
-        self.fc4 = nn.Linear(ATTENTION_WIDTH, 1)
+        self.fc1 = nn.Linear(width, attention_width, bias=False)
+        self.fc2 = nn.Linear(vector_size, attention_width, bias=False)
+        self.fc3 = nn.Linear(attention_width, attention_width)
+        self.fc4 = nn.Linear(attention_width, 1)
 
     def forward(self, features: Tensor, word_vectors: Tensor) -> Tensor:
         """Return the feature of every class."""
@@ -68,20 +60,20 @@ class SemanticDecoupling(nn.Module):
 
 
 def _scores(positions: Tensor, classes: Tensor, direction: Tensor) -> Tensor:
-    """B×P×512 positions and C×512 classes → B×P×C."""
+    """B×P×A positions and C×A classes → B×P×C."""
     return F.linear(torch.tanh(positions[:, :, None] * classes), direction)[..., 0]
 
 
 class GatedGraph(nn.Module):
     """A gated graph network: classes tell one another what they have, three times.
 
-    Shapes: B×classes×1024 and an adjacency classes×classes; output B×classes×1024.
+    Shapes: B×classes×D and an adjacency classes×classes; output B×classes×D.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.update_message, self.reset_message, self.new_message = (nn.Linear(2 * WIDTH, WIDTH) for _ in range(3))
-        self.update_state, self.reset_state, self.new_state = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.update_message, self.reset_message, self.new_message = (nn.Linear(2 * width, width) for _ in range(3))
+        self.update_state, self.reset_state, self.new_state = (nn.Linear(width, width) for _ in range(3))
 
     def forward(self, state: Tensor, adjacency: Tensor) -> Tensor:
         """Return the state of every class after the last step."""
@@ -94,7 +86,7 @@ class GatedGraph(nn.Module):
         return state
 
 
-class SemanticGraphHead(Head):
+class SemanticGraphHead(LabelGraphHead):
     """Feature map → logits, by one feature a class and a graph of the classes.
 
     Shapes: input B×C×H×W, as the backbone or as :meth:`pool` gives it; output B×classes.
@@ -106,9 +98,6 @@ class SemanticGraphHead(Head):
     and a bias, as in the reference. At depth 'probe', where the head learns alone, it always takes statistics.
     """
 
-    adjacency: Tensor
-    word_vectors: Tensor
-
     def __init__(
         self,
         channels: int,
@@ -116,6 +105,8 @@ class SemanticGraphHead(Head):
         *,
         word_vectors: Tensor | str | None = None,
         word_vector_size: Count | None = None,
+        width: Count = 1024,
+        attention_width: Count = 512,
     ) -> None:
         """Make the layers.
 
@@ -126,34 +117,22 @@ class SemanticGraphHead(Head):
                 a .npy file of one row a class, or a tensor. They stay as they are and are saved with the model.
                 Default: vectors of 300 numbers that learn from a random start.
             word_vector_size: Vectors of this size that come with the weights: so a saved run is built again.
+            width: Numbers a class is described by (SSGRL: 2048).
+            attention_width: Numbers in which positions and word vectors are compared (SSGRL: 1024).
         """
-        super().__init__()
-        given = read_word_vectors(word_vectors) if isinstance(word_vectors, str) else word_vectors
-        if given is None and word_vector_size is not None:
-            given = torch.zeros(classes, word_vector_size)
-        if given is None:
-            self.word_vectors = nn.Parameter(torch.empty(classes, LEARNED_VECTOR_SIZE))
-        else:
-            if given.ndim != 2 or len(given) != classes or not given.numel():
-                raise ConfigError(
-                    f"Word vectors stand one a row in the order of the classes: {classes} rows, not the shape "
-                    f"{'×'.join(map(str, given.shape))}."
-                )
-            self.register_buffer("word_vectors", given.detach().clone().float())
-            self.saved_options = {"word_vectors": None, "word_vector_size": given.shape[1]}
-        self.change_channels = nn.Sequential(nn.Conv2d(channels, WIDTH, 1, bias=False), nn.BatchNorm2d(WIDTH))
-        self.decoupling = SemanticDecoupling(self.word_vectors.shape[1])
-        self.graph = GatedGraph()
-        self.output = nn.Linear(2 * WIDTH, WIDTH)
+        super().__init__(classes, word_vectors, word_vector_size)
+        self.change_channels = nn.Sequential(nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width))
+        self.decoupling = SemanticDecoupling(self.word_vectors.shape[1], width, attention_width)
+        self.graph = GatedGraph(width)
+        self.output = nn.Linear(2 * width, width)
         # Row c is the classifier of class c, and sees the feature of class c alone.
-        self.classifiers = nn.Linear(WIDTH, classes)
-        self.register_buffer("adjacency", torch.eye(classes))
+        self.classifiers = nn.Linear(width, classes)
         self.start("default")
 
     @property
     def feature_key(self) -> str:
         """The whole map, averaged where it is large."""
-        return f"map below {LARGE_SIDE}"
+        return LARGE_MAP_KEY
 
     @property
     def last_layer(self) -> nn.Linear:
@@ -162,15 +141,7 @@ class SemanticGraphHead(Head):
 
     def pool(self, feature_map: Tensor) -> Tensor:
         """Average B×C×H×W 2×2 until a side is below 14; smaller maps pass through."""
-        while min(feature_map.shape[2:]) >= LARGE_SIDE:
-            feature_map = F.avg_pool2d(feature_map, 2, ceil_mode=True)  # ceil: the edge of an odd map is not lost
-        return feature_map
-
-    def reset_parameters(self) -> None:
-        """Torch's own draw of every layer, and of the word vectors if they learn."""
-        if isinstance(self.word_vectors, nn.Parameter):
-            nn.init.normal_(self.word_vectors, std=_LEARNED_VECTOR_SPREAD)
-        super().reset_parameters()
+        return average_large_map(feature_map)
 
     @torch.no_grad()
     def setup(self, table: LabelTable) -> None:
@@ -179,13 +150,12 @@ class SemanticGraphHead(Head):
         The row of a class without a known positive is zero but for the diagonal. (The reference divides 0 by 0 there,
         and the whole network becomes NaN.)
         """
-        together = table.cooccurrence().toarray().astype(np.float64)
-        adjacency = together / np.maximum(together.diagonal(), 1)[:, None]
+        adjacency = shares_together(table)
         np.fill_diagonal(adjacency, 1.0)
         self.adjacency.copy_(torch.from_numpy(adjacency))
 
     def embed(self, features: Tensor) -> Tensor:
-        """One vector a class, B×classes×1024, by attention over a feature map, averaged before or not."""
+        """One vector a class, B×classes×width, by attention over a feature map, averaged before or not."""
         feature_map: Tensor = self.change_channels(self.pool(features))
         of_classes: Tensor = self.decoupling(feature_map.flatten(2).transpose(1, 2), self.word_vectors)
         return of_classes
@@ -195,25 +165,3 @@ class SemanticGraphHead(Head):
         after_graph = self.graph(embedding, self.adjacency)
         outputs = torch.tanh(self.output(torch.cat([after_graph, embedding], -1)))
         return (outputs * self.classifiers.weight).sum(-1) + self.classifiers.bias
-
-
-def read_word_vectors(file: str) -> Tensor:
-    """Read a ``.npy`` file of one row of numbers a class; pickled objects are never read.
-
-    Raises:
-        ConfigError: If there is no such file, or it holds something else.
-    """
-    path = Path(file).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file of word vectors {file}.")
-    try:
-        vectors = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
-        vectors = None
-    is_numbers = isinstance(vectors, np.ndarray) and vectors.dtype.kind in "fiu" and bool(np.isfinite(vectors).all())
-    if vectors is None or not is_numbers:
-        raise ConfigError(
-            f"{file} is no .npy file of finite numbers. Write it with numpy.save, one row a class in the order of the "
-            "classes."
-        )
-    return torch.from_numpy(vectors.astype(np.float32))

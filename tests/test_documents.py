@@ -1,0 +1,36 @@
+"""What the documents list is what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmarks.document import facts, inserted
+from positively.bench.suite import Row, Suite, read_suite
+from positively.methods import METHODS
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_every_method_has_its_paragraph_and_the_table_of_facts_is_the_registrys():
+    text = (DOCS / "methods.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^### (\S+)$", text, flags=re.M)) == sorted(METHODS)
+    assert inserted(text, "facts", facts()) == text, "run: python -m benchmarks.document docs/methods.md facts"
+
+
+def test_a_mark_that_is_not_there_is_said():
+    assert inserted("a\n<!-- x -->\nold\n<!-- /x -->\nb", "x", "new\n") == "a\n<!-- x -->\nnew\n<!-- /x -->\nb"
+    with pytest.raises(SystemExit, match="no <!-- y -->"):
+        inserted("a", "y", "")
+
+
+def test_the_keys_of_a_suite_are_documented_and_the_example_is_one(tmp_path):
+    text = (DOCS / "extending.md").read_text(encoding="utf-8")
+    section = text.partition("## A suite of your own")[2]
+    keys = {name for name in (*Suite.__dataclass_fields__, *Row.__dataclass_fields__) if name != "name"}
+    assert {key for key in keys if f"`{key}`" not in section} == set()
+    example = re.search(r"```yaml\n(.*?)```", section, flags=re.S).group(1)
+    (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
+    suite = read_suite(str(tmp_path / "mine.yaml"))
+    assert len(suite.rows) == len(yaml.safe_load(example)["rows"])
