@@ -91,7 +91,7 @@ def test_every_cell_has_one_result_and_the_report_is_written(finished):
     assert "seconds" in json.loads(cells(out)[0].read_text())
 
 
-def test_start_and_rate_are_chosen_on_a_part_of_train_and_written_down(finished):
+def test_start_rate_and_epoch_are_chosen_on_a_part_of_train_and_written_down(finished):
     out, _ = finished
     choices = list((out / "choices").glob("*.json"))
     assert len(choices) == 2 * 2  # rows × ratios
@@ -99,7 +99,7 @@ def test_start_and_rate_are_chosen_on_a_part_of_train_and_written_down(finished)
     assert len(tried) == 6 and {one["start"] for one in tried} == {"default", "prior"}
     for result in read_results(out / "cells"):
         best = max(result.chosen["tried"], key=lambda one: one["mAP"])
-        assert (result.chosen["start"], result.chosen["lr"]) == (best["start"], best["lr"])
+        assert all(result.chosen[name] == best[name] for name in ("start", "lr", "epoch"))
 
 
 def test_a_method_without_use_for_negatives_never_sees_one(finished):
@@ -108,12 +108,30 @@ def test_a_method_without_use_for_negatives_never_sees_one(finished):
         assert result.labels["positives"] > 0
 
 
-def test_once_epoch_and_thresholds_are_found_a_row_learns_from_all_training_images(finished):
+def test_once_thresholds_are_found_a_row_learns_from_all_training_images_to_the_chosen_epoch(finished):
     for result in read_results(finished[0] / "cells"):
         assert result.settings["refit"] and result.labels["images"] == 60
-        assert len(result.history) == result.settings["epochs"]  # what was measured on the images held out
+        # What was measured on the images held out, up to that epoch of the schedule.
+        assert len(result.history) == result.settings["stop_epoch"] == result.chosen["epoch"]
+        assert result.settings["epochs"] == 2 and not result.settings["restore_best"]
+
+
+def test_an_epoch_is_chosen_by_complete_labels_or_left_to_what_a_user_knows(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    found = {}
+    for choose in ("yes", "rate", "no"):
+        said = words(place, tmp_path / "out", "--choose", choose, "--seeds", "1", "--ratios", "0.5", "--epochs", "6")
+        assert main(said) == 0
+        found[choose] = read_results(tmp_path / "out" / "cells")
+        for path in cells(tmp_path / "out"):  # another choice is another cell
+            path.unlink()
+    for result in found["rate"] + found["no"]:
         best = min(result.history, key=lambda epoch: epoch["holdout_pu"])
-        assert result.chosen["epoch"] == best["epoch"]
+        assert result.chosen["epoch"] == best["epoch"] and len(result.history) == 6
+    assert all(result.chosen["tried"] for result in found["rate"])
+    assert not any(result.chosen["tried"] for result in found["no"])
+    for result in found["yes"]:
+        assert result.chosen["epoch"] == max(result.chosen["tried"], key=lambda one: one["mAP"])["epoch"]
 
 
 def test_the_numbers_are_those_of_scikit_learn_on_the_kept_scores(finished):
@@ -354,9 +372,9 @@ def test_one_diverging_cell_does_not_stop_a_grid(place, tmp_path, monkeypatch, c
     said = words(place, tmp_path, "--ratios", "0.5", "--seeds", "1", "--lr", "0.01", "--start", "prior")
     assert main(said) == 0
     results = {result.method: result for result in read_results(tmp_path / "cells")}
-    assert results["pu-mlc"].failure.startswith("The loss is no longer") and results["bce"].test["mAP"] > 0
+    assert results["pu-mlc"].failure.startswith("The loss is no number") and results["bce"].test["mAP"] > 0
     shown = capsys.readouterr()
-    assert "The loss is no longer a number" in shown.err and "| PU-MLC | – |" in shown.out
+    assert "The loss is no number with any start and rate" in shown.err and "| PU-MLC | – |" in shown.out
     assert main(said) == 0 and tried.count("pu-mlc") == 1  # what diverges once diverges again
 
 
@@ -377,8 +395,8 @@ def test_an_option_that_is_added_orphans_no_cell(finished, place, environment, m
         for module in (auto, identity):
             monkeypatch.setattr(module, "TrainConfig", kind)
         config = resolve(kind(**result.settings), dataset.train, torch.device("cpu"))
-        bench = Bench(finished[0], [dataset], config, None, choose=False)
-        names.append(bench._name(Job(Cell(**vars(result.cell)), config, (("prior", 0.01),))))
+        bench = Bench(finished[0], [dataset], config, None, choose="no")
+        names.append(bench._name(Job(Cell(**vars(result.cell)), config, config, (("prior", 0.01),))))
     assert names[0] == names[1]
 
 
@@ -414,6 +432,33 @@ def test_every_row_is_compared_with_one_and_a_row_whose_weights_are_out_of_reach
     with pytest.raises(ConfigError, match="'against' names the row that others are compared with, not 'PU-MLC'"):
         (tmp_path / "wrong.yaml").write_text(yaml.safe_dump({**suite, "against": "PU-MLC"}))
         read_suite(str(tmp_path / "wrong.yaml"))
+
+
+def test_one_choice_serves_all_seeds_also_where_a_mask_tells_each_another_share(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    suite = {
+        "title": "Uneven",
+        "ratios": [0.5],
+        "rows": {"uPU": {"method": "upu"}},
+        "train": {"known_ratio_spread": 0.8},
+    }
+    (tmp_path / "uneven.yaml").write_text(yaml.safe_dump(suite))
+    assert main(words(place, tmp_path / "out", suite=tmp_path / "uneven.yaml")) == 0
+    told = {result.options["label_frequency"] for result in read_results(tmp_path / "out" / "cells")}
+    assert len(told) == 2 and len(list((tmp_path / "out" / "choices").glob("*.json"))) == 1
+
+
+def test_heads_that_know_class_names_get_the_word_vectors_of_each_benchmark(place, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    np.save(tmp_path / "words.npy", np.random.default_rng(0).normal(size=(len(CLASSES), 7)))
+    rows = {"ML-GCN": {"method": "ml-gcn"}, "BCE": {"method": "bce"}}
+    (tmp_path / "words.yaml").write_text(yaml.safe_dump({"title": "Words", "ratios": [0.5], "rows": rows}))
+    said = words(place, tmp_path / "out", "--seeds", "1", "--choose", "no", suite=tmp_path / "words.yaml")
+    assert main([*said, "--word-vectors", str(tmp_path / "words.npy")]) == 0
+    given = {result.cell.row: result.settings["head_options"] for result in read_results(tmp_path / "out" / "cells")}
+    assert given == {"ML-GCN": {"word_vectors": str(tmp_path / "words.npy")}, "BCE": {}}
+    assert main([*said, "--word-vectors", "one.npy", "two.npy"]) == 2
+    assert "one file for each benchmark: 1, not 2" in capsys.readouterr().err
 
 
 def test_a_risk_is_told_the_share_of_positives_that_a_mask_by_class_leaves(place):

@@ -7,14 +7,15 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 from filelock import FileLock, Timeout
 from safetensors.numpy import save_file
@@ -22,13 +23,13 @@ from safetensors.numpy import save_file
 from positively.bench.datasets import Dataset
 from positively.bench.results import Cell, Result, read_result, write_result
 from positively.bench.runner import DatasetRunner
-from positively.bench.suite import Row, Suite
+from positively.bench.suite import CURVES, Row, Suite
 from positively.data.images import content_hash
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, WeightsError, in_python, option
 from positively.files import write_json, write_with
 from positively.logs import logger
 from positively.methods import METHODS
-from positively.models import Start
+from positively.models import Start, head_options
 from positively.recipes import Recipe
 from positively.training.auto import possible_starts
 from positively.training.config import TrainConfig
@@ -55,10 +56,25 @@ class Job:
 
     cell: Cell
     config: TrainConfig
+    choice_config: TrainConfig
+    """That of the seed with which start and rate are chosen for all seeds: a mask may tell each seed something else."""
     candidates: tuple[Candidate, ...]
     """Starts and learning rates to choose from; one is no choice."""
+    choose_epoch: bool = False
+    """Whether the epoch is chosen with them; otherwise the training finds it, by the labels it may see."""
     own_weights: bool = False
     """Whether its row brings a backbone of its own, whose weights may be out of reach here."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What serves a row best, and all it was chosen from."""
+
+    start: Start
+    lr: float
+    epoch: int | None = None
+    """None: found by the training itself."""
+    tried: tuple[dict[str, Any], ...] = ()
 
 
 class Bench:
@@ -70,10 +86,12 @@ class Bench:
         datasets: Sequence[Dataset],
         base: TrainConfig,
         fabric: Fabric,
-        choose: bool,
+        choose: Literal["yes", "rate", "no"],
         recipe: Recipe | None = None,
+        word_vectors: Mapping[str, str] | None = None,
     ) -> None:
         self.out, self.base, self.choose, self.recipe = out, base, choose, recipe
+        self.word_vectors = word_vectors or {}  # files, by dataset
         self.runners = {dataset.name: DatasetRunner(dataset, base, fabric) for dataset in datasets}
         if len(self.runners) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
@@ -84,27 +102,36 @@ class Bench:
     def jobs(self, suite: Suite, seeds: int) -> list[Job]:
         """Every cell of a suite, the first seed of all of them first."""
         return [
-            self._job(runner, row, ratio, noise, seed)
+            self._job(runner, row, ratio, noise, seed, self.choose == "yes" and suite.show not in CURVES)
             for seed, runner in product(range(seeds), self.runners.values())
             for row, ratio, noise in suite.grid()
         ]
 
-    def _job(self, runner: DatasetRunner, row: Row, ratio: float, noise: float, seed: int) -> Job:
+    def _job(self, runner: DatasetRunner, row: Row, ratio: float, noise: float, seed: int, choose_epoch: bool) -> Job:
+        config, choice_config = (self._config(runner, row, ratio, noise, one) for one in (seed, _CHOICE_SEED))
+        cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
+        choose_epoch = choose_epoch and not METHODS[config.method].is_solver
+        own_weights = "weights" in row.train
+        return Job(cell, config, choice_config, self._candidates(row, config), choose_epoch, own_weights)
+
+    def _config(self, runner: DatasetRunner, row: Row, ratio: float, noise: float, seed: int) -> TrainConfig:
         grid = {"known_ratio": ratio, "flip_positives": noise, "seed": seed, **row.train}
         options = row.options
         if row.published:
             published = row.published_options(runner.dataset.family, ratio, self.recipe)
             options = {**runner.benchmark_options(row.method, replace(self.base, **grid), published), **options}
         config = runner.configure(row.method, options, **grid)
-        cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
-        return Job(cell, config, self._candidates(row, config), own_weights="weights" in row.train)
+        file = self.word_vectors.get(runner.dataset.name)
+        if file and any(field.name == "word_vectors" for field in fields(head_options(config.head))):
+            config = replace(config, head_options={"word_vectors": file, **config.head_options})
+        return config
 
     def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
         """Starts and rates; what the user or the row fixes is not chosen."""
         if METHODS[config.method].is_solver:
             return (("default", config.lr or 0.0),)
-        fixed_start = self.base.start != "auto" or "start" in row.train or not self.choose
-        fixed_rate = self.base.lr is not None or "lr" in row.train or not self.choose
+        fixed_start = self.base.start != "auto" or "start" in row.train or self.choose == "no"
+        fixed_rate = self.base.lr is not None or "lr" in row.train or self.choose == "no"
         own: Start = "prior" if config.start == "prior" else "default"
         starts = (own,) if fixed_start else possible_starts(config.head)
         rates = (config.lr or 0.0,) if fixed_rate else RATES[str(config.depth)]
@@ -168,8 +195,10 @@ class Bench:
     def _train(self, job: Job, path: Path) -> None:
         began = time.perf_counter()
         runner = self.runners[job.cell.dataset]
-        start, rate, tried = self._choice(job)
-        config = replace(job.config, start=start, lr=rate)
+        choice = self._choice(job)
+        config = replace(job.config, start=choice.start, lr=choice.lr)
+        if choice.epoch is not None:
+            config = replace(config, stop_epoch=choice.epoch, restore_best=False)
         # A head is trained in seconds; what takes longer goes on where it was killed.
         work = None if config.depth == "probe" else self._work(path)
         outcome = runner.train(config, work=work)
@@ -180,7 +209,7 @@ class Bench:
         result = self._result(
             job,
             config,
-            chosen={"start": start, "lr": rate, "epoch": outcome.epoch, "tried": tried},
+            chosen={**asdict(choice), "epoch": outcome.epoch},
             labels=outcome.labels,
             test=runner.measure(outcome),
             history=outcome.history,
@@ -206,15 +235,15 @@ class Bench:
             **found,
         )
 
-    def _choice(self, job: Job) -> tuple[Start, float, list[dict[str, Any]]]:
-        """Start and rate with the highest mAP on a fifth of the training images, whose labels are complete.
+    def _choice(self, job: Job) -> Choice:
+        """Start, rate and epoch with the highest mAP on a fifth of the training images, whose labels are complete.
 
         One choice serves all seeds of a row at a ratio; it is made with one seed and written down with all it was
         chosen from. No test image is looked at.
         """
-        if len(job.candidates) == 1:
-            return (*job.candidates[0], [])
-        runner, config = self.runners[job.cell.dataset], replace(job.config, seed=_CHOICE_SEED)
+        if len(job.candidates) == 1 and not job.choose_epoch:
+            return Choice(*job.candidates[0])
+        runner, config = self.runners[job.cell.dataset], job.choice_config
         path = self.out / "choices" / f"{self._name(job, seed=False)}.json"
         with self._held(path.stem, wait=True):
             tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
@@ -224,20 +253,19 @@ class Bench:
                 work = None if config.depth == "probe" else self.out / "work" / f"{path.stem}-{start}-{rate:g}"
                 try:
                     outcome = runner.train(candidate, test=False, work=work)
-                    quality = outcome.history[outcome.epoch - 1]["holdout_map"]
+                    best = _best(outcome.history) if job.choose_epoch else outcome.history[outcome.epoch - 1]
+                    quality, epoch = best["holdout_map"], int(best["epoch"])
                 except DivergedError:  # the loss is no longer a number: too fast for this row
-                    quality = math.nan
-                tried.append({"start": start, "lr": rate, "mAP": None if math.isnan(quality) else quality})
+                    quality, epoch = math.nan, 0
+                judged = None if math.isnan(quality) else quality
+                tried.append({"start": start, "lr": rate, "epoch": epoch, "mAP": judged})
                 write_json(path, tried)
                 if work:
                     shutil.rmtree(work, ignore_errors=True)
-        judged = [one for one in tried if one["mAP"] is not None]
-        if not judged:
-            raise DivergedError(
-                f"{job.cell.name}: the loss is no number with any start and rate. Pass a lower {option('lr')}."
-            )
-        best = max(judged, key=lambda one: float(one["mAP"]))
-        return best["start"], best["lr"], tried
+        if all(one["mAP"] is None for one in tried):
+            raise DivergedError(f"The loss is no number with any start and rate. Pass a lower {option('lr')}.")
+        found = max((one for one in tried if one["mAP"] is not None), key=lambda one: float(one["mAP"]))
+        return Choice(found["start"], found["lr"], found["epoch"] if job.choose_epoch else None, tuple(tried))
 
     def _write_truth(self, dataset: Dataset) -> None:
         """Test labels, beside the scores: every number can be computed again from the two."""
@@ -261,22 +289,30 @@ class Bench:
 
     def _name(self, job: Job, seed: bool = True) -> str:
         """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
-        settings = {**identity(job.config), "weights": _content(job.config.weights)}
-        if job.config.stop_epoch is not None:
-            settings |= {"stop_epoch": job.config.stop_epoch}
-        if job.config.head_options:  # which may name files
-            settings |= {"head_options": {k: _content(v) for k, v in job.config.head_options.items()}}
+        config = job.config if seed else job.choice_config
+        settings = {**identity(config), "weights": _content(config.weights)}
+        if config.stop_epoch is not None:
+            settings |= {"stop_epoch": config.stop_epoch}
+        if config.head_options:  # which may name files
+            settings |= {"head_options": {k: _content(v) for k, v in config.head_options.items()}}
         settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
         if len(job.candidates) > 1:
             settings |= {"start": "chosen", "lr": "chosen", "choice": (_CHOICE_HOLDOUT, _CHOICE_SEED, _BEYOND)}
+        if job.choose_epoch:
+            settings |= {"epoch": "chosen", "choice": (_CHOICE_HOLDOUT, _CHOICE_SEED, _BEYOND)}
         if not seed:
             settings |= {"seed": None}
         code = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=5).hexdigest()
         cell = job.cell
-        parts = [cell.dataset, cell.depth, job.config.method, f"known{100 * cell.ratio:g}"]
+        parts = [cell.dataset, cell.depth, config.method, f"known{100 * cell.ratio:g}"]
         parts += [f"flipped{100 * cell.noise:g}"] if cell.noise else []
         parts += [f"seed{cell.seed}"] if seed else []
         return "-".join([*parts, code])
+
+
+def _best(history: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The epoch with the highest mAP on the images held out; one where it is no number is none."""
+    return max(history, key=lambda epoch: np.nan_to_num(epoch["holdout_map"], nan=-1.0))
 
 
 def next_candidate(candidates: Sequence[Candidate], tried: Sequence[dict[str, Any]]) -> Candidate | None:

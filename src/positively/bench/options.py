@@ -16,8 +16,10 @@ class BenchOptions:
     """Take only this many training images of each benchmark, drawn once."""
     test_images: int | None = None
     """Take only this many test images of each benchmark, drawn once."""
-    choose: Literal["auto", "yes", "no"] = "auto"
+    choose: Literal["auto", "yes", "rate", "no"] = "auto"
     """Whether every row gets the better of two starts and three learning rates (and of more, where the highest is the
-    best), chosen on a part of the training images; 'auto': at depth probe. What --start or --lr fixes is not chosen."""
+    best) and the epoch that served it best, chosen on complete labels of a part of the training images; 'rate': the
+    epoch is left to the training, which knows only what a user would; 'auto': yes at depth probe. What --start or --lr
+    fixes is not chosen."""
     report: bool = False
     """Only write tables and figures again, of what is there."""

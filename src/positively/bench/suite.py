@@ -17,6 +17,8 @@ from positively.recipes.named import find_file, names_in
 from positively.training.config import TrainConfig
 
 FOLDER = Path(__file__).parent / "suites"
+CURVES = ("curves", "temperature")
+"""Ways to show a suite that follow a training through all its epochs: none of them is chosen."""
 _SET_BY_THE_GRID = {"method", "options", "depth", "seed", "known_ratio", "flip_positives", "positives_only"}
 _SET_BY_THE_GRID |= {"out", "resume", "devices", "nodes"}
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 # What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
 _READING = {"year", "empty_images", "difficult", "skip_missing", "skip_broken", "verify"}
+_CHOSEN = {
+    "yes": "Start, learning rate and epoch: chosen on a part of train.",
+    "rate": "Start and learning rate: chosen on a part of train; epoch: found on images held out.",
+    "no": "Start and learning rate: as set.",
+}
 
 
 def parser() -> Parser:
@@ -40,6 +45,14 @@ def parser() -> Parser:
         default=[],
         help="benchmarks: COCO's folder, a VOCdevkit, or a folder with train.csv and val.csv (or test.csv) whose "
         "tags are complete",
+    )
+    made.add_argument(
+        "--word_vectors",
+        nargs="+",
+        type=str,
+        default=[],
+        help="for heads that know the classes by their names: a .npy file of one row a class for each benchmark, in "
+        "the order of --data; default: vectors that learn",
     )
     made.add_argument("--ratios", nargs="+", type=float, default=[], help="known ratios in place of the suite's own")
     made.add_group(BenchOptions)
@@ -94,8 +107,16 @@ def main(arguments: list[str]) -> int:
     out = Path(options.out)
     if config.depth == "auto":
         config = replace(config, depth="finetune" if fabric.device.type != "cpu" else "probe")
-    choose = options.choose == "yes" or (options.choose == "auto" and config.depth == "probe")
-    bench = Bench(out, datasets, config, fabric, choose, recipe)
+    choose = options.choose
+    if choose == "auto":
+        choose = "yes" if config.depth == "probe" else "no"
+    if values.word_vectors and len(values.word_vectors) != len(datasets):
+        raise ConfigError(
+            f"{option('word_vectors')} takes one file for each benchmark: {len(datasets)}, not "
+            f"{len(values.word_vectors)}."
+        )
+    word_vectors = {dataset.name: file for dataset, file in zip(datasets, values.word_vectors, strict=False)}
+    bench = Bench(out, datasets, config, fabric, choose, recipe, word_vectors)
     able = [suite for suite in suites if config.depth in suite.depths]
     jobs = {suite.name: bench.jobs(suite, options.seeds) for suite in able}
     if not options.report:
@@ -104,7 +125,7 @@ def main(arguments: list[str]) -> int:
     for suite in suites:
         results = bench.results(jobs.get(suite.name, []))
         sections.append(suite_section(suite, results, datasets, str(config.depth)))
-    chosen = "chosen on a part of train" if choose else "as set"
+    chosen = _CHOSEN[choose]
     page = write_report(out, sections, title="Bench", lead=_lead(config, datasets, options.seeds, chosen))
     for section in sections[1:]:
         print("\n" + "\n".join(table.markdown() for table in section.tables))
@@ -133,5 +154,5 @@ def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int, chosen: str)
     names = " and ".join(dataset.name for dataset in datasets)
     return (
         f"{names}, depth {config.depth}, backbone {config.backbone}, {seeds} seeds. A seed changes mask, order and "
-        f"start. Start and learning rate: {chosen}. Nothing was chosen on test images."
+        f"start. {chosen} Nothing was chosen on test images."
     )
