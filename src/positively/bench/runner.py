@@ -4,9 +4,9 @@ The protocol of a cell, the same for every method:
 
 1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
    that does not use negatives never sees one.
-2. A tenth of the training images is held out. Epoch and thresholds are found on them with the labels the method may
-   see. Their complete labels serve the curves, which decide nothing. Then (at depth probe, or if asked) the method
-   learns once more from all training images, to that epoch.
+2. A tenth of the training images is held out. Thresholds, and the epoch where the grid does not choose it, are found
+   on them with the labels the method may see. Their complete labels serve the curves, which decide nothing. Then (at
+   depth probe, or if asked) the method learns once more from all training images, to that epoch.
 3. Nothing is chosen on the test images: no epoch, no threshold, no option.
 
 A cell is the training that ``positively train`` runs with the same configuration and seed.

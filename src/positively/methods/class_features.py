@@ -44,17 +44,8 @@ class ClassFeatureMethod(Method):
     """Base of both: the head that gives a feature a class, and the course of the training."""
 
     head = "semantic-graph"
+    uses_negatives = needs_negatives = True  # from positives alone everything would become positive
     options: Any
-
-    @property
-    def uses_negatives(self) -> bool:
-        """Known negatives are learned from."""
-        return True
-
-    @property
-    def needs_negatives(self) -> bool:
-        """Without known negatives everything would become positive."""
-        return True
 
     def setup(self, training: TrainingContext) -> None:
         """Look at the size of the training, and make the queue."""

@@ -59,17 +59,8 @@ class CurriculumLabelling(Method):
     """CL."""
 
     Options = CurriculumOptions
+    uses_negatives = needs_negatives = True  # from positives alone it would call everything positive
     pseudo: Tensor
-
-    @property
-    def uses_negatives(self) -> bool:
-        """Known negatives are half of what it starts from."""
-        return True
-
-    @property
-    def needs_negatives(self) -> bool:
-        """From positives alone it would call everything positive."""
-        return True
 
     def setup(self, training: TrainingContext) -> None:
         """Plan the rounds; nothing is labelled yet."""

@@ -73,6 +73,7 @@ class InteractiveMethod(Method):
     """IMCL."""
 
     Options = InteractiveOptions
+    uses_negatives = needs_negatives = True  # from positives alone it would call everything positive
     atoms: Tensor
     atom_labels: Tensor
     is_filled: Tensor
@@ -81,16 +82,6 @@ class InteractiveMethod(Method):
     contents: Tensor
     atom_contents: Tensor
     is_connected: Tensor
-
-    @property
-    def uses_negatives(self) -> bool:
-        """Known negatives are half of the cross-entropy."""
-        return True
-
-    @property
-    def needs_negatives(self) -> bool:
-        """From positives alone it would call everything positive."""
-        return True
 
     def setup(self, training: TrainingContext) -> None:
         """Choose the images of the dictionary, and make the graph of the labels."""

@@ -43,14 +43,10 @@ class LargeLoss(Method):
     """What the three have in common."""
 
     Options = LargeLossOptions
+    uses_negatives = True  # a known negative is never given up
     grows: ClassVar[bool] = True
     """Whether the share grows from epoch to epoch: what is remembered adds up by itself."""
     epochs: int = _PUBLISHED_EPOCHS
-
-    @property
-    def uses_negatives(self) -> bool:
-        """A known negative is never given up."""
-        return True
 
     def setup(self, training: TrainingContext) -> None:
         """Learn how long the training is."""

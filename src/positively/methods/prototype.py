@@ -38,14 +38,10 @@ class PrototypeMethod(Method):
     """Moving means of the known positives' features, and of how close those are to them (cosine)."""
 
     Options = PrototypeOptions
+    uses_negatives = True  # a known negative is never left out
     prototypes: Tensor
     closeness: Tensor
     seen: Tensor
-
-    @property
-    def uses_negatives(self) -> bool:
-        """A known negative is never left out."""
-        return True
 
     def setup(self, training: TrainingContext) -> None:
         """Make the prototypes; nothing was seen of any class yet."""

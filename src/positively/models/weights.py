@@ -42,6 +42,22 @@ def load_weights(network: nn.Module, file: str) -> None:
         given = load_file(path)
     except (SafetensorError, OSError) as reason:
         raise WeightsError(f"{file} cannot be read as safetensors: {short(reason)}.") from reason
+    fit_weights(network, given, file)
+    if config := pretrained_config(network):  # as timm notes it: what was dropped can still be found
+        vars(network)["pretrained_cfg"] = {**config, "file": str(path)}
+
+
+def fit_weights(network: nn.Module, given: dict[str, Tensor], source: str) -> None:
+    """Put tensors into ``network``; every name and shape has to fit, but for timm's classifier.
+
+    Args:
+        network: What takes them.
+        given: Tensors by timm's names.
+        source: Where they are from, for messages.
+
+    Raises:
+        WeightsError: If names or shapes differ.
+    """
     config = pretrained_config(network)
     classifier = config.get("classifier") or ()
     dropped = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
@@ -59,12 +75,10 @@ def load_weights(network: nn.Module, file: str) -> None:
     told = "; ".join(f"{len(names)} {what}: {and_more(names, 3)}" for what, names in problems.items() if names)
     if told:
         raise WeightsError(
-            f"{file} does not fit {type(network).__name__}. Tensors {told}. The file must hold the weights of exactly "
-            "this timm model."
+            f"{source} does not fit {type(network).__name__}. Tensors {told}. It must hold the weights of exactly this "
+            "timm model."
         )
     network.load_state_dict(given, strict=False)
-    if config:  # as timm notes it: what was dropped can still be found
-        vars(network)["pretrained_cfg"] = {**config, "file": str(path)}
 
 
 def fetch_from_hub(name: str, config: PretrainedCfg) -> str:
