@@ -17,7 +17,7 @@ from sklearn.metrics import average_precision_score, f1_score, precision_score, 
 
 import positively as po
 from positively.bench.datasets import read_dataset
-from positively.bench.results import read_results
+from positively.bench.results import read_result, read_results
 from positively.bench.suite import read_suite, suite_names
 from positively.cli import main
 from positively.data.options import ReadOptions
@@ -118,13 +118,14 @@ def test_once_thresholds_are_found_a_row_learns_from_all_training_images_to_the_
 
 def test_an_epoch_is_chosen_by_complete_labels_or_left_to_what_a_user_knows(place, tmp_path, monkeypatch):
     monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
-    found = {}
-    for choose in ("yes", "rate", "no"):
+    found, before = {}, set()
+    for choose, choices in (("yes", 2), ("rate", 4), ("no", 4)):
         said = words(place, tmp_path / "out", "--choose", choose, "--seeds", "1", "--ratios", "0.5", "--epochs", "6")
         assert main(said) == 0
-        found[choose] = read_results(tmp_path / "out" / "cells")
-        for path in cells(tmp_path / "out"):  # another choice is another cell
-            path.unlink()
+        now = set(cells(tmp_path / "out"))
+        assert len(now - before) == 2 and len(list((tmp_path / "out" / "choices").glob("*.json"))) == choices
+        found[choose] = [read_result(path) for path in now - before]  # another choice is another cell
+        before = now
     for result in found["rate"] + found["no"]:
         best = min(result.history, key=lambda epoch: epoch["holdout_pu"])
         assert result.chosen["epoch"] == best["epoch"] and len(result.history) == 6
@@ -459,6 +460,20 @@ def test_heads_that_know_class_names_get_the_word_vectors_of_each_benchmark(plac
     assert given == {"ML-GCN": {"word_vectors": str(tmp_path / "words.npy")}, "BCE": {}}
     assert main([*said, "--word-vectors", "one.npy", "two.npy"]) == 2
     assert "one file for each benchmark: 1, not 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_a_risk_is_told_the_share_that_one_positive_an_image_leaves(ratio, place):
+    from positively.bench.runner import DatasetRunner
+    from positively.labels import POSITIVE
+    from positively.training.core import hide_labels
+    from positively.training.runtime import launch
+
+    settings = TrainConfig(known_ratio=ratio, single_positive=True, accelerator="cpu", devices=1)
+    runner = DatasetRunner(read_dataset(place, ReadOptions()), settings, launch(settings))
+    table = runner.dataset.train
+    left = hide_labels(table, settings).total(POSITIVE) / table.total(POSITIVE)
+    assert runner.benchmark_options("upu", settings, {})["label_frequency"] == pytest.approx(left)
 
 
 def test_a_risk_is_told_the_share_of_positives_that_a_mask_by_class_leaves(place):

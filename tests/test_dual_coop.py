@@ -308,7 +308,7 @@ def test_what_is_stored_is_small_and_named_by_its_projection(finished, place, ba
 
 def test_a_missing_package_says_how_to_install_it(head, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"needs transformers\. Run: pip install 'positively\[clip\]'"):
+    with pytest.raises(WeightsError, match=r"needs transformers\. Run: pip install 'positively\[clip\]'"):
         head.setup(some_table())
 
 

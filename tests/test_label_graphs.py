@@ -252,7 +252,7 @@ def test_pull_and_push_is_the_formula_in_value_and_gradient() -> None:
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["labels of all images", "labels of each image"])
-def test_label_correlation_is_the_mean_over_pairs_with_a_known_positive(own: bool) -> None:
+def test_label_correlation_is_the_mean_over_pairs_with_another_known_positive(own: bool) -> None:
     generator, states = np.random.default_rng(0), np.array(STATES)
     states[6] = [0, 0, 0, -1, -1]  # no known positive: nothing is found together
     labels = generator.normal(size=(7, 5, 3) if own else (5, 3))
@@ -260,10 +260,12 @@ def test_label_correlation_is_the_mean_over_pairs_with_a_known_positive(own: boo
     cosines, told = label_correlation(torch.from_numpy(labels), torch.from_numpy(states))
     for n in range(6):
         vectors = labels[n] if own else labels
-        positives = np.flatnonzero(states[n] == 1)
-        expected = [np.mean([vectors[c] @ vectors[p] for p in positives]) for c in range(5)]
-        np.testing.assert_allclose(cosines[n], expected)
-    assert torch.equal(told[:6], torch.from_numpy(states[:6])) and not told[6].any()
+        for c in range(5):
+            others = [p for p in np.flatnonzero(states[n] == 1) if p != c]
+            assert told[n, c] == (states[n, c] if others else 0), "a label that stands alone is found with none"
+            if others:
+                assert cosines[n, c].item() == pytest.approx(np.mean([vectors[c] @ vectors[p] for p in others]))
+    assert not told[6].any()
 
 
 # CADM
@@ -371,9 +373,13 @@ def test_the_co_projection_is_that_of_images_and_labels_and_that_of_labels_among
     images = features.numpy() @ head.projection.weight.detach().numpy().T
     images /= np.linalg.norm(images, axis=1, keepdims=True)
     expected = 0.0
-    for anchors in (images, np.stack([labels[row == 1].mean(0) for row in states])):
-        cosines = anchors @ labels.T
-        expected += (1 - cosines)[states == 1].mean() + np.maximum(cosines - 0.1, 0)[states == -1].mean()
+    among = np.full((7, 5), np.nan)  # of each label, with the other known positives of its image
+    for n, c in np.ndindex(7, 5):
+        others = [p for p in np.flatnonzero(states[n] == 1) if p != c]
+        among[n, c] = np.mean([labels[c] @ labels[p] for p in others]) if others else np.nan
+    for cosines in (images @ labels.T, among):
+        far, near = (1 - cosines)[states == 1], np.maximum(cosines - 0.1, 0)[states == -1]
+        expected += np.nanmean(far) + np.nanmean(near)
     assert parts["co-projection"].item() == pytest.approx(0.3 * 5 * expected, rel=1e-5)
 
 

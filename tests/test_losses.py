@@ -341,6 +341,27 @@ def test_nnpu_reports_one_thing_and_walks_back_another():
     torch.testing.assert_close(logits.grad, corrected.grad)
 
 
+def test_nnpu_takes_beta_and_correction_as_published():
+    logits = torch.tensor([[-4.0], [-4.0], [3.0]], dtype=torch.float64, requires_grad=True)
+    states = torch.tensor([[0], [0], [1]])
+    positive_risk, negative_risk = 0.9 * torch.sigmoid(torch.tensor(-3.0)), -0.53
+    value = losses.nnpu(logits, states, prior=0.9, beta=0.1, correction=0.5)
+    assert value.item() == pytest.approx(positive_risk.item() - 0.1)  # R_p − β, for R_n lies below −β
+    (slope,) = torch.autograd.grad(value, logits)
+    (full,) = torch.autograd.grad(losses.nnpu(logits, states, prior=0.9), logits)
+    torch.testing.assert_close(slope, 0.5 * full)  # −γ R_n
+    plain = losses.nnpu(logits, states, prior=0.9, beta=1.0)  # R_n is not below −1: nothing is corrected
+    assert plain.item() == pytest.approx(positive_risk.item() + negative_risk, abs=5e-3)
+
+
+@pytest.mark.parametrize("name", ["hill", "splc", "focal"])
+def test_a_power_below_one_has_a_slope_where_a_label_is_certain(name):
+    logits = torch.tensor([[-1000.0, -110.0, -90.0, 90.0, 110.0, 1000.0]]).repeat(3, 1).requires_grad_()
+    states = torch.tensor([[1], [0], [-1]]).expand(3, 6)
+    LOSSES[name](gamma=0.5)(logits, states).backward()
+    assert logits.grad.isfinite().all()
+
+
 def test_prior_of_each_class_follows_the_module_to_its_device():
     loss = losses.UPU(prior=torch.tensor([0.1, 0.2, 0.3, 0.4]))
     assert "prior" in dict(loss.named_buffers()) and "prior=" in repr(loss)

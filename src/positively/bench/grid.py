@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 NOT_MEASURABLE_HERE = "not measurable here"
+_OUT_OF_REACH = "out-of-reach.json"
+# Networks whose weights could not be had when they were last tried.
 Candidate = tuple[Start, float]
 RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
 """What a row's start and learning rate are chosen from."""
@@ -96,7 +98,7 @@ class Bench:
         if len(self.runners) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
             raise ConfigError(f"Two of the benchmarks have the same name: {names}.")
-        self._out_of_reach: dict[str, str] = {}
+        self._out_of_reach: set[str] = set()  # backbones with their heads, whose weights cannot be had
         self._digests = {dataset.name: dataset.digest() for dataset in datasets}
 
     def jobs(self, suite: Suite, seeds: int) -> list[Job]:
@@ -108,7 +110,9 @@ class Bench:
         ]
 
     def _job(self, runner: DatasetRunner, row: Row, ratio: float, noise: float, seed: int, choose_epoch: bool) -> Job:
-        config, choice_config = (self._config(runner, row, ratio, noise, one) for one in (seed, _CHOICE_SEED))
+        config = choice_config = self._config(runner, row, ratio, noise, seed)
+        if seed != _CHOICE_SEED:
+            choice_config = self._config(runner, row, ratio, noise, _CHOICE_SEED)
         cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
         choose_epoch = choose_epoch and not METHODS[config.method].is_solver
         own_weights = "weights" in row.train
@@ -132,8 +136,9 @@ class Bench:
             return (("default", config.lr or 0.0),)
         fixed_start = self.base.start != "auto" or "start" in row.train or self.choose == "no"
         fixed_rate = self.base.lr is not None or "lr" in row.train or self.choose == "no"
-        own: Start = "prior" if config.start == "prior" else "default"
-        starts = (own,) if fixed_start else possible_starts(config.head)
+        possible = possible_starts(config.head)
+        own: Start = "prior" if config.start == "prior" and "prior" in possible else "default"
+        starts = (own,) if fixed_start else possible
         rates = (config.lr or 0.0,) if fixed_rate else RATES[str(config.depth)]
         return tuple(product(starts, rates))
 
@@ -162,17 +167,19 @@ class Bench:
 
         A cell whose row brings weights that were not to be had is one that could not be measured.
         """
+        listed = self.out / _OUT_OF_REACH
+        out_of_reach = json.loads(listed.read_text(encoding="utf-8")) if listed.exists() else []
         paths = [(job, self._path(job)) for job in jobs]
         return [
             replace(read_result(path), cell=job.cell)
             if path.exists()
             else self._result(job, job.config, failure=NOT_MEASURABLE_HERE)
             for job, path in paths
-            if path.exists() or job.own_weights
+            if path.exists() or (job.own_weights and _network(job.config) in out_of_reach)
         ]
 
     def _is_out_of_reach(self, job: Job) -> bool:
-        return job.own_weights and job.config.backbone in self._out_of_reach
+        return job.own_weights and _network(job.config) in self._out_of_reach
 
     def _compute(self, job: Job, path: Path) -> None:
         """Train a cell and write its result; one whose loss is no number is written down as that, and stops nothing."""
@@ -180,10 +187,11 @@ class Bench:
             return
         try:
             self._train(job, path)
-        except (WeightsError, ConfigError) as error:  # also an extra that is not installed
+        except WeightsError as error:
             if not job.own_weights:
                 raise
-            self._out_of_reach[job.config.backbone] = error.message
+            self._out_of_reach.add(_network(job.config))
+            write_json(self.out / _OUT_OF_REACH, sorted(self._out_of_reach))
             logger.warning(f"{job.cell.row} is not measurable here: {error.message}")
         except DivergedError as error:
             logger.warning(f"{job.cell.name}: {error.message}")
@@ -333,11 +341,17 @@ def next_candidate(candidates: Sequence[Candidate], tried: Sequence[dict[str, An
     return (best["start"], float(f"{best['lr'] * _FASTER:.1g}")) if best["lr"] == highest else None
 
 
+def _network(config: TrainConfig) -> str:
+    """What decides whether weights can be had: backbone and head."""
+    return repr((config.backbone, config.weights, config.head, sorted(config.head_options.items())))
+
+
 def _content(value: Any) -> Any:
     """A file is known by its content: it may be moved, and another may come under its name."""
-    return _file_hash(value) if isinstance(value, str) and Path(value).is_file() else value
+    path = Path(value).expanduser() if isinstance(value, str) else None
+    return _file_hash(path) if path and path.is_file() else value
 
 
 @lru_cache
-def _file_hash(name: str) -> str:
-    return content_hash(Path(name))
+def _file_hash(path: Path) -> str:
+    return content_hash(path)

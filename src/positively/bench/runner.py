@@ -32,7 +32,7 @@ from positively.runs.folder import RunFolder
 from positively.runs.scoring import Logits, sigmoid
 from positively.training.auto import resolve
 from positively.training.config import TrainConfig
-from positively.training.core import Training
+from positively.training.core import Training, hide_labels
 from positively.training.networks import Networks
 from positively.training.runtime import preserved_random_state
 
@@ -84,9 +84,9 @@ class DatasetRunner:
         positives = self.dataset.train.counts(POSITIVE)
         known = float(np.average(shares, weights=positives)) if config.known_ratio_spread else config.known_ratio
         known *= 1 - config.flip_positives
-        if config.single_positive:
-            tagged = self.dataset.train.positives()
-            known *= np.count_nonzero(np.diff(tagged.indptr)) / max(tagged.nnz, 1)
+        if config.single_positive:  # of what the mask leaves, so that no formula is at hand
+            train = self.dataset.train
+            known = hide_labels(train, config).total(POSITIVE) / max(train.total(POSITIVE), 1)
         return float(known)
 
     def train(self, config: TrainConfig, *, test: bool = True, work: Path | None = None) -> Outcome:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
 _READING = {"year", "empty_images", "difficult", "skip_missing", "skip_broken", "verify"}
 _CHOSEN = {
-    "yes": "Start, learning rate and epoch: chosen on a part of train.",
-    "rate": "Start and learning rate: chosen on a part of train; epoch: found on images held out.",
+    "yes": "Start, learning rate and epoch, where they are not given: chosen on complete labels of a part of train.",
+    "rate": "Start and learning rate, where they are not given: chosen on complete labels of a part of train.",
     "no": "Start and learning rate: as set.",
 }
 
@@ -51,8 +51,8 @@ def parser() -> Parser:
         nargs="+",
         type=str,
         default=[],
-        help="for heads that know the classes by their names: a .npy file of one row a class for each benchmark, in "
-        "the order of --data; default: vectors that learn",
+        help="for heads that know the classes by their names: for each benchmark, in the order of --data, a .npy "
+        "file with one row a class in the order of its classes; default: vectors that learn",
     )
     made.add_argument("--ratios", nargs="+", type=float, default=[], help="known ratios in place of the suite's own")
     made.add_group(BenchOptions)
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     from positively.bench.suite import read_suite
     from positively.errors import ConfigError, option
     from positively.logs import logger
-    from positively.models import find_backbone
+    from positively.models import check_word_vectors, find_backbone
     from positively.registry import load_plugin
     from positively.report.page import write_report
     from positively.training.auto import check_config
@@ -87,6 +87,11 @@ def main(arguments: list[str]) -> int:
     if not values.data:
         raise ConfigError(
             f"Which benchmark? Pass {option('data', 'FOLDER')}: COCO's, a VOCdevkit, or one with train.csv and val.csv."
+        )
+    if values.word_vectors and len(values.word_vectors) != len(values.data):
+        raise ConfigError(
+            f"{option('word_vectors')} takes one file for each benchmark: {len(values.data)}, not "
+            f"{len(values.word_vectors)}."
         )
     if options.seeds < 1:
         raise ConfigError(f"{option('seeds')} must be at least 1, not {options.seeds}.")
@@ -110,12 +115,10 @@ def main(arguments: list[str]) -> int:
     choose = options.choose
     if choose == "auto":
         choose = "yes" if config.depth == "probe" else "no"
-    if values.word_vectors and len(values.word_vectors) != len(datasets):
-        raise ConfigError(
-            f"{option('word_vectors')} takes one file for each benchmark: {len(datasets)}, not "
-            f"{len(values.word_vectors)}."
-        )
-    word_vectors = {dataset.name: file for dataset, file in zip(datasets, values.word_vectors, strict=False)}
+    word_vectors = dict(zip((dataset.name for dataset in datasets), values.word_vectors, strict=False))
+    for dataset in datasets:
+        if dataset.name in word_vectors:
+            check_word_vectors(word_vectors[dataset.name], len(dataset.train.classes))
     bench = Bench(out, datasets, config, fabric, choose, recipe, word_vectors)
     able = [suite for suite in suites if config.depth in suite.depths]
     jobs = {suite.name: bench.jobs(suite, options.seeds) for suite in able}
@@ -125,8 +128,8 @@ def main(arguments: list[str]) -> int:
     for suite in suites:
         results = bench.results(jobs.get(suite.name, []))
         sections.append(suite_section(suite, results, datasets, str(config.depth)))
-    chosen = _CHOSEN[choose]
-    page = write_report(out, sections, title="Bench", lead=_lead(config, datasets, options.seeds, chosen))
+    told = _CHOSEN[choose] + (" Heads that know the classes' names: word vectors given." if word_vectors else "")
+    page = write_report(out, sections, title="Bench", lead=_lead(config, datasets, options.seeds, told))
     for section in sections[1:]:
         print("\n" + "\n".join(table.markdown() for table in section.tables))
     print(f"Report: {page}; tables and figures beside it. {(time.perf_counter() - began) / 60:.1f} minutes.")
@@ -150,9 +153,9 @@ def _compute(bench: Bench, jobs: list[Job]) -> None:
         bench.run(jobs, progress)
 
 
-def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int, chosen: str) -> str:
+def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int, told: str) -> str:
     names = " and ".join(dataset.name for dataset in datasets)
     return (
         f"{names}, depth {config.depth}, backbone {config.backbone}, {seeds} seeds. A seed changes mask, order and "
-        f"start. {chosen} Nothing was chosen on test images."
+        f"start. {told} Nothing was chosen on test images."
     )

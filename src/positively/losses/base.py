@@ -51,6 +51,11 @@ def reduce_classes(per_class: Tensor, class_reduction: ClassReduction) -> Tensor
     return total if class_reduction == "sum" else total / max(len(per_class), 1)
 
 
+def power(base: Tensor, exponent: float) -> Tensor:
+    """Base to a power; of 0 the slope of a power below 1 is infinite, and nothing is lost just above it."""
+    return base.clamp_min(1e-8) ** exponent if 0 < exponent < 1 else base**exponent
+
+
 def assuming_negative(name: str, loss: Callable[..., Tensor], summary: str) -> Callable[..., Tensor]:
     """The same loss of labels whose unknown ones are called negative; only +1 is read of them, and options stay."""
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from positively.losses.base import ClassReduction, check_inputs
-from positively.losses.statistics import Statistics, batch_sum
+from positively.losses.statistics import Statistics, known_mean
 
 
 def pull_and_push(
@@ -28,15 +28,12 @@ def pull_and_push(
         statistics: "global" over all processes, or "local" to each.
     """
     cosines, states = check_inputs(cosines, states)
-    positive, negative = (states == 1).to(cosines.dtype), (states == -1).to(cosines.dtype)
-    far = batch_sum((1 - cosines) * positive, statistics).sum() / batch_sum(positive, statistics).sum().clamp_min(1)
-    near = batch_sum((cosines - margin).clamp_min(0) * negative, statistics).sum()
-    loss = far + near / batch_sum(negative, statistics).sum().clamp_min(1)
-    return loss * cosines.shape[1] if class_reduction == "sum" else loss
+    far = known_mean(1 - cosines, states == 1, class_reduction, statistics)
+    return far + known_mean((cosines - margin).clamp_min(0), states == -1, class_reduction, statistics)
 
 
 def label_correlation(labels: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cosine of each label with the known positives of its image, for :func:`pull_and_push`.
+    """Mean cosine of each label with the other known positives of its image, for :func:`pull_and_push`.
 
     Of all pairs of an image's labels, only those with a known positive say something. Their mean over the positives is
     a product with one vector an image: no N×C×C table of pairs is made.
@@ -46,13 +43,13 @@ def label_correlation(labels: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         states: N×C label states.
 
     Returns:
-        Cosines N×C, and the states, unknown in images without a known positive.
+        Cosines N×C, and the states, unknown where the image has no other known positive.
     """
     positive = (states == 1).to(labels.dtype)
-    weights = positive / positive.sum(1, keepdim=True).clamp_min(1)
     if labels.ndim == 2:
-        cosines = weights @ labels @ labels.T
+        summed = positive @ labels @ labels.T
     else:
-        middle = torch.einsum("nc,ncd->nd", weights, labels)
-        cosines = torch.einsum("ncd,nd->nc", labels, middle)
-    return cosines, states * (states == 1).any(1, keepdim=True)
+        summed = torch.einsum("ncd,nd->nc", labels, torch.einsum("nc,ncd->nd", positive, labels))
+    others = positive.sum(1, keepdim=True) - positive
+    cosines = (summed - positive * labels.square().sum(-1)) / others.clamp_min(1)
+    return cosines, states * (others > 0)

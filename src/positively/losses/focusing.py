@@ -8,7 +8,7 @@ negatives that are below the margin m cost nothing. Focal (Lin et al., ICCV 2017
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from positively.losses.base import ClassReduction, LossModule, assuming_negative, check_inputs
+from positively.losses.base import ClassReduction, LossModule, assuming_negative, check_inputs, power
 from positively.losses.statistics import Statistics, known_mean
 from positively.options import Decay, NonNegative
 
@@ -48,8 +48,8 @@ def asl(
     focus_positive, focus_negative = (-logits).sigmoid(), shifted
     if detach:
         focus_positive, focus_negative = focus_positive.detach(), focus_negative.detach()
-    positive = _power(focus_positive, gamma_positive) * logsigmoid(logits)
-    negative = _power(focus_negative, gamma_negative) * log_negative
+    positive = power(focus_positive, gamma_positive) * logsigmoid(logits)
+    negative = power(focus_negative, gamma_negative) * log_negative
     return known_mean(-positive.where(is_positive, negative), states != 0, class_reduction, statistics)
 
 
@@ -88,11 +88,6 @@ asl_assume_negative = assuming_negative(
 focal_assume_negative = assuming_negative(
     "focal_assume_negative", focal, "Focal loss with every unknown label called negative."
 )
-
-
-def _power(base: Tensor, exponent: float) -> Tensor:
-    """Base to a power; of 0 the slope of a power below 1 is infinite, and nothing is lost just above it."""
-    return base.clamp_min(_FLOOR) ** exponent if 0 < exponent < 1 else base**exponent
 
 
 class ASL(LossModule):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from positively.errors import ConfigError
 from positively.losses.base import LossModule
 from positively.losses.bce import BCE, AssumeNegative
 from positively.losses.expected_positives import EPR
@@ -41,12 +42,15 @@ LOSSES.register("epr")(EPR)
 def register_loss(name: str, *, uses_negatives: bool = False, needs_negatives: bool = False) -> Callable[[Any], Any]:
     """Decorator for a loss of one's own, a function (logits, states, *, options) or a :class:`LossModule`.
 
-    It can then be trained by its name, as a method.
+    It can then be trained by its name, as a method. A module says by its attributes whether it uses negatives.
     """
 
     def add(loss: Any) -> Any:
         module = loss
-        if not isinstance(loss, type):
+        if isinstance(loss, type):
+            if uses_negatives or needs_negatives:
+                raise ConfigError(f"{loss.__name__}: a module says by its own attributes whether it uses negatives.")
+        else:
             members = {
                 "function": staticmethod(loss),
                 "uses_negatives": uses_negatives,

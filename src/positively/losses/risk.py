@@ -41,6 +41,8 @@ def upu(
 ) -> Tensor:
     """The unbiased PU risk (equation 5 of the paper): π E_P[l(s)] − π E_P[l(−s)] + E_U[l(−s)].
 
+    U is every image of the batch, known positives included: then it has the prior π, as it is defined.
+
     Args:
         logits: N×C raw outputs.
         states: N×C label states; only +1 is read.

@@ -6,7 +6,7 @@ Hill and SPLC: Zhang et al., "Simple and robust loss design for multi-label lear
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
+from positively.losses.base import ClassReduction, LossModule, check_inputs, power, reduce_classes
 from positively.losses.statistics import Statistics, batch_mean
 from positively.options import NonNegative, Share
 
@@ -21,7 +21,7 @@ def hill(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Hill loss: what is not positive costs (λ − p) p², which falls again where the network is sure of a positive.
+    """Hill loss: what is not positive costs (λ − p) p², whose slope fades where the network is sure of a positive.
 
     A positive costs −(1 − p_m)^γ log p_m with p_m = σ(s − margin). The mean over the images, where the authors sum.
 
@@ -36,7 +36,7 @@ def hill(
     """
     logits, states = check_inputs(logits, states)
     probability, lowered = logits.sigmoid(), logits - margin
-    positive = -((-lowered).sigmoid() ** gamma) * logsigmoid(lowered)
+    positive = -power((-lowered).sigmoid(), gamma) * logsigmoid(lowered)
     negative = (lam - probability) * probability.square()
     return reduce_classes(batch_mean(positive.where(states == 1, negative), statistics), class_reduction)
 
@@ -69,7 +69,7 @@ def splc(
     known = states == 1
     taken = known | ((states == 0) & (logits.sigmoid() > threshold))
     signed = (logits - margin * known).where(taken, -logits)
-    losses = (-signed).sigmoid() ** gamma * softplus(-signed)
+    losses = power((-signed).sigmoid(), gamma) * softplus(-signed)
     return reduce_classes(batch_mean(losses, statistics), class_reduction)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -113,13 +113,14 @@ class Method(nn.Module):
 
     @classmethod
     def benchmark_options(cls, label_frequency: float, published: Mapping[str, Any]) -> dict[str, Any]:
-        """Options that a benchmark can give because it knows what it hid.
+        """Options that a benchmark can give because it knows what it hid; by default, the share of the positives left.
 
         Args:
             label_frequency: Share of the positives that are known.
             published: Options of the paper's recipe at this ratio.
         """
-        return {}
+        has_it = any(entry.name == "label_frequency" for entry in fields(cls.Options))
+        return {"label_frequency": label_frequency} if has_it else {}
 
     def setup(self, training: TrainingContext) -> None:
         """Look at the table and the network, and make parameters and buffers, once, before the first step."""

@@ -2,7 +2,7 @@
 
 loss = BCE over the known labels + weight × correlation. Of the publication only the abstract is known here; what a
 label vector x_c of an image is says :mod:`positively.models.heads.cadm`. Ours is the correlation of labels: x_c is
-projected and brought to length 1, e_c; with the mean m of e_c over the image's known positives, known positives are
+projected and brought to length 1, e_c; with the mean m of e over the image's other known positives, known positives are
 pulled to it, 1 − e_c · m, and known negatives pushed away, max(0, e_c · m − margin).
 """
 
@@ -51,7 +51,7 @@ class CADMMethod(LossMethod):
         """Make the projection of label vectors: it serves the loss, so that it is no part of the head."""
         channels, width = training.trainable.head.last_layer.in_features, self.options.width
         drawn = random_stream("projection", training.seed).normal(scale=width**-0.5, size=(width, channels))
-        self.projection = nn.Parameter(torch.from_numpy(drawn).float().to(training.device))
+        self.projection = nn.Parameter(torch.from_numpy(drawn).float())
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Classification, and the correlation of the label vectors of each image."""

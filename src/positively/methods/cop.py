@@ -5,7 +5,7 @@ abstract is known here; how scores are combined says :mod:`positively.models.hea
 the directions u of an image and v_c of a label in the common space:
 
 * a known positive is pulled to its image, 1 − u · v_c, a known negative pushed away, max(0, u · v_c − margin);
-* the same for a label and the mean of its image's known positives in place of u.
+* the same for a label and the mean of its image's other known positives in place of u.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ class CurriculumLabelling(Method):
     Options = CurriculumOptions
     uses_negatives = needs_negatives = True  # from positives alone it would call everything positive
     pseudo: Tensor
+    coming: Tensor
 
     def setup(self, training: TrainingContext) -> None:
         """Plan the rounds; nothing is labelled yet."""
@@ -68,7 +69,8 @@ class CurriculumLabelling(Method):
         first, gap = (max(1, round(share * training.epochs)) for share in (options.warmup, options.every))
         self.rounds = range(first, training.epochs, gap)
         """Epochs after which labels are completed, counted from 1; after the last epoch nobody would learn them."""
-        self.register_buffer("pseudo", torch.zeros(len(table), len(table.classes), dtype=torch.int8))
+        for name in ("pseudo", "coming"):  # the labels in use, and those of the next round as the steps find them
+            self.register_buffer(name, torch.zeros(len(table), len(table.classes), dtype=torch.int8))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Learn from known and pseudo-labels."""
@@ -78,22 +80,25 @@ class CurriculumLabelling(Method):
         return {"loss": bce(logits, targets, class_reduction=self.options.class_reduction)}
 
     def _with_dropout(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> Tensor:
-        """Logits of one sub-network; before a round, also what many of them agree on, as the labels from then on."""
+        """Logits of one sub-network; before a round, also what many of them agree on, as the labels to come."""
         options, embedding = self.options, network.forward_features(inputs)
         if step.epoch + 1 in self.rounds:
             masks = dropout_masks(step.generator("passes"), options.passes, embedding, options.dropout)
             mean, deviation = spread(network.forward_head, embedding.detach(), masks)
             labels = _signs(mean - 0.5) * ((deviation < options.deviation) & (states == 0))
-            # An image comes once an epoch: nobody reads its new labels before the next.
-            self.pseudo[step.gather(step.rows)] = step.gather(labels.to(torch.int8))
+            self.coming[step.gather(step.rows)] = step.gather(labels.to(torch.int8))
         mask = dropout_masks(step.generator("mask"), 1, embedding, options.dropout)[0]
         logits: Tensor = network.forward_head(embedding * mask)
         return logits
 
     def on_epoch_end(self, training: TrainingContext) -> None:
-        """After the epochs of a round, label by the scores of the training set."""
+        """After the epochs of a round, label: by what its steps found, or by the scores of the training set."""
         done, options = training.epoch + 1, self.options
-        if done not in self.rounds or options.strategy == "uncertainty":
+        if done not in self.rounds:
+            return
+        if options.strategy == "uncertainty":
+            self.pseudo.copy_(self.coming)
+            self.coming.zero_()
             return
         scores = torch.from_numpy(training.score())
         unknown = torch.from_numpy(training.table.states() == 0)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from positively.losses.base import ClassReduction, reduce_classes
+from positively.losses.base import ClassReduction, check_inputs, reduce_classes
 from positively.losses.single_positive import em, entropy
 from positively.losses.statistics import batch_mean
 from positively.methods.base import Method, StepContext, TrainingContext
@@ -64,8 +64,8 @@ class EMAPL(Method):
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Known positives, pseudo-labels and entropy."""
-        options, logits = self.options, network(inputs)
-        logits = logits if logits.dtype == torch.float64 else logits.float()
+        options = self.options
+        logits, states = check_inputs(network(inputs), states)
         given = self.pseudo[step.rows].to(logits.dtype)
         taught = options.beta * binary_cross_entropy_with_logits(logits, given.clamp_min(0), reduction="none")
         losses = taught.where(given >= 0, -options.alpha * entropy(logits))
@@ -74,12 +74,14 @@ class EMAPL(Method):
 
     def on_epoch_end(self, training: TrainingContext) -> None:
         """Give the lowest of what is still unknown a pseudo-label, class by class."""
-        warmup = round(self.options.warmup * training.epochs)
-        if training.epoch + 1 < warmup or warmup >= training.epochs:
+        begin, done = max(1, round(self.options.warmup * training.epochs)), training.epoch + 1
+        if done < begin or done >= training.epochs:  # after the last epoch nobody would learn them
             return
+        progress = (done - begin + 1) / (training.epochs - begin)
         scores = torch.from_numpy(training.score()).to(self.pseudo).sigmoid()
         is_unknown = torch.from_numpy(training.table.states() != 1).to(self.pseudo.device)
-        each = (is_unknown.sum(0) * self.options.share / (training.epochs - warmup)).long()
-        left = is_unknown & (self.pseudo < 0)
+        is_given = is_unknown & (self.pseudo >= 0)
+        more = (is_unknown.sum(0) * self.options.share * progress).long() - is_given.sum(0)
+        left = is_unknown & ~is_given
         ranks = scores.masked_fill(~left, torch.inf).argsort(dim=0, stable=True).argsort(dim=0)
-        self.pseudo.copy_(scores.where(left & (ranks < each), self.pseudo))
+        self.pseudo.copy_(scores.where(left & (ranks < more), self.pseudo))

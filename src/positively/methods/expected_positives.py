@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -40,11 +39,6 @@ class EPRMethod(LossMethod):
 
     loss_name = "epr"
     Options = options_of(epr, ExpectedPositivesOptions)
-
-    @classmethod
-    def benchmark_options(cls, label_frequency: float, published: Mapping[str, Any]) -> dict[str, Any]:
-        """The share of the positives that the benchmark left known."""
-        return {"label_frequency": label_frequency}
 
     def make_loss(self, **changes: Any) -> Any:
         """The loss; how many positives to expect is known only once there is a table."""

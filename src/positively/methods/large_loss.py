@@ -4,17 +4,18 @@ Unknown labels are called negative. From the second epoch on, in every batch tho
 
 - left out (LL-R: rejected), or taken for positive in this step (LL-Ct: corrected for a time), with a share of the
   batch's labels that grows by Δ an epoch;
-- taken for positive for good (LL-Cp: corrected permanently), Δ of the batch's labels at a time: a label memory, one
-  entry an image and class.
+- taken for positive for good (LL-Cp: corrected permanently), until as large a share of the batch's labels, and of all,
+  is: a label memory, one entry an image and class. (Published: Δ more in every epoch.)
 
-Published for ten epochs: Δ is the share of a tenth of the training, however many epochs that is.
+Published for ten epochs: Δ is the share of a tenth of the training, however many epochs that is. LL-R divides by the
+labels that are left, where the authors count those left out as zeros: a factor of 1.02 at most.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,8 +45,6 @@ class LargeLoss(Method):
 
     Options = LargeLossOptions
     uses_negatives = True  # a known negative is never given up
-    grows: ClassVar[bool] = True
-    """Whether the share grows from epoch to epoch: what is remembered adds up by itself."""
     epochs: int = _PUBLISHED_EPOCHS
 
     def setup(self, training: TrainingContext) -> None:
@@ -64,20 +63,24 @@ class LargeLoss(Method):
         targets = self.targets((states == 1).to(states.dtype) * 2 - 1, losses, step)
         return {"loss": bce(logits, targets, class_reduction=self.options.class_reduction)}
 
-    def _count(self, losses: Tensor, step: StepContext) -> int:
-        """How many of a whole batch's labels are given up; none in the first epoch."""
-        steps = (step.epoch if self.grows else min(step.epoch, 1)) * _PUBLISHED_EPOCHS / self.epochs
-        wanted: int = math.ceil(losses.numel() * self.options.delta * steps)
-        return min(wanted, int(losses.isfinite().sum()))
+    def _count(self, labels: Tensor, step: StepContext) -> int:
+        """How many of so many labels are given up; none in the first epoch."""
+        share = float(self.options.delta) * step.epoch * _PUBLISHED_EPOCHS / self.epochs
+        return math.ceil(labels.numel() * share)
 
     def _largest(self, losses: Tensor, step: StepContext) -> Tensor:
         """Which labels of this process's part are among those of the whole batch that cost most; of equals some."""
         everywhere = step.gather(losses)
-        chosen = everywhere.flatten().topk(self._count(everywhere, step)).indices
+        chosen = _highest(everywhere, self._count(everywhere, step))
         is_chosen = torch.zeros(everywhere.numel(), dtype=torch.bool, device=losses.device)
         is_chosen[chosen] = True
         place, _ = own_rows(len(losses))
         return is_chosen.view_as(everywhere)[place]
+
+
+def _highest(losses: Tensor, count: int) -> Tensor:
+    """Places of the largest losses in a flat batch, not of those that are known."""
+    return losses.flatten().topk(min(count, int(losses.isfinite().sum()))).indices
 
 
 class LargeLossRejection(LargeLoss):
@@ -99,7 +102,6 @@ class LargeLossTemporary(LargeLoss):
 class LargeLossPermanent(LargeLoss):
     """LL-Cp: they are positive from now on."""
 
-    grows = False
     corrected: Tensor
 
     def setup(self, training: TrainingContext) -> None:
@@ -115,6 +117,8 @@ class LargeLossPermanent(LargeLoss):
         """
         rows = step.gather(step.rows)
         losses = step.gather(losses.masked_fill(self.corrected[step.rows], -torch.inf))
-        chosen = losses.flatten().topk(self._count(losses, step)).indices
+        # No more than the batch's share, nor than the table's: what every batch rounds up would add up.
+        shares = (self._count(labels, step) - int(labels.sum()) for labels in (self.corrected[rows], self.corrected))
+        chosen = _highest(losses, max(min(shares), 0))
         self.corrected[rows[chosen // losses.shape[1]], chosen % losses.shape[1]] = True
         return states.masked_fill(self.corrected[step.rows], 1)

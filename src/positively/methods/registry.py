@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from positively.errors import ConfigError
@@ -19,7 +18,7 @@ from positively.methods.expected_positives import EPRMethod
 from positively.methods.interactive import InteractiveMethod
 from positively.methods.label_graphs import MLGCNMethod, SSGRLMethod
 from positively.methods.large_loss import LargeLossPermanent, LargeLossRejection, LargeLossTemporary
-from positively.methods.loss_method import LossMethod, method_of_loss
+from positively.methods.loss_method import method_of_loss
 from positively.methods.prototype import PrototypeMethod
 from positively.methods.pu_mlc import PUMLCMethod, VPUMethod
 from positively.methods.risk import NNPUMethod, UPUMethod
@@ -31,21 +30,12 @@ from positively.models import Depth
 from positively.options import changed_options, check_options, kinds_of, make_options
 from positively.registry import Registry
 
-_OURS = ("pu-mlc", "vpu", "upu", "nnpu", "splc", "gr", "em", "epr")
-"""Losses with a method of ours that does more than minimise them."""
-
 
 class MethodRegistry(Registry[type[Method]]):
     """Methods by name; a loss without a method of its own is one that minimises it."""
 
-    def register(self, name: str) -> Callable[[Any], Any]:
-        """As for any registry; the name of a loss is taken, unless by the methods that come with it."""
-        if name in LOSSES and name not in _OURS:
-            raise ConfigError(f"There is a loss '{name}', which is a method already. Take another name.")
-        return super().register(name)
-
     def __getitem__(self, name: str) -> type[Method]:
-        return _method_of_loss(name) if not super().__contains__(name) and name in LOSSES else super().__getitem__(name)
+        return method_of_loss(name) if not super().__contains__(name) and name in LOSSES else super().__getitem__(name)
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in LOSSES
@@ -55,11 +45,6 @@ class MethodRegistry(Registry[type[Method]]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
-
-
-@cache
-def _method_of_loss(name: str) -> type[LossMethod]:
-    return method_of_loss(name)
 
 
 METHODS = MethodRegistry("method")
@@ -90,7 +75,9 @@ METHODS.register("role")(RoleMethod)
 
 
 def register_method(name: str) -> Callable[[type[Method]], type[Method]]:
-    """Decorator for a method of one's own."""
+    """Decorator for a method of one's own; the name of a loss is a method already."""
+    if name in LOSSES:
+        raise ConfigError(f"There is a loss '{name}', which is a method already. Take another name.")
     return METHODS.register(name)
 
 

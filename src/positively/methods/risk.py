@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,11 +32,6 @@ class RiskOptions:
 
 class RiskMethod(LossMethod):
     """A risk estimator whose prior is the frequency of the known positives over the label frequency."""
-
-    @classmethod
-    def benchmark_options(cls, label_frequency: float, published: Mapping[str, Any]) -> dict[str, Any]:
-        """The share of the positives that the benchmark left known."""
-        return {"label_frequency": label_frequency}
 
     def make_loss(self, **changes: Any) -> Any:
         """The loss; the prior is known only once there is a table."""

@@ -16,7 +16,6 @@ terms the gradient is known, for an entry times N·C (the means' divisors, which
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -52,11 +51,6 @@ class RoleMethod(Method):
 
     Options = RoleOptions
     estimates: Tensor
-
-    @classmethod
-    def benchmark_options(cls, label_frequency: float, published: Mapping[str, Any]) -> dict[str, Any]:
-        """The share of the positives that the benchmark left known."""
-        return {"label_frequency": label_frequency}
 
     def setup(self, training: TrainingContext) -> None:
         """Draw the first estimates, and find out how many positives to expect."""

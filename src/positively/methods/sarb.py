@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from positively.distributed import gather_rows_with_gradient, own_rows
-from positively.losses.statistics import batch_sum
+from positively.losses.statistics import known_mean
 from positively.methods.base import StepContext, TrainingContext
 from positively.methods.class_features import (
     ClassFeatureMethod,
@@ -136,6 +136,4 @@ def blend(features: Tensor, states: Tensor, chosen: tuple[Tensor, ...], others: 
 
 def soft_bce(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean binary cross-entropy over the labels that are not 0: −1 is negative, above 0 a soft positive."""
-    known = (labels != 0).to(logits.dtype)
-    losses = (softplus(logits) - labels.clamp_min(0) * logits) * known
-    return batch_sum(losses, "global").sum() / batch_sum(known, "global").sum().clamp_min(1)
+    return known_mean(softplus(logits) - labels.clamp_min(0) * logits, labels != 0, "mean", "global")

@@ -2,6 +2,7 @@
 
 from positively.models.backbones import Backbone, check_weights, create_backbone, find_backbone
 from positively.models.classifier import Classifier, Depth, Trainable, create_classifier
+from positively.models.folding import fold_lgconv
 from positively.models.heads import (
     HEADS,
     CoProjectionHead,
@@ -13,6 +14,7 @@ from positively.models.heads import (
     MLGCNHead,
     SemanticGraphHead,
     Start,
+    check_word_vectors,
     head_options,
     read_word_vectors,
     register_head,
@@ -39,9 +41,11 @@ __all__ = [
     "Trainable",
     "add_lgconv",
     "check_weights",
+    "check_word_vectors",
     "create_backbone",
     "create_classifier",
     "find_backbone",
+    "fold_lgconv",
     "head_options",
     "positively_tiny",
     "read_word_vectors",

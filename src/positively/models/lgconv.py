@@ -57,6 +57,12 @@ class GlobalBranch(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what the branch adds to the convolution's output."""
+        # projection(x + values · broadcast): the inner residual and what the heads hand back, summed after projecting.
+        added: Tensor = self.norm(self.projection(x) + self.handed_back(x))
+        return added
+
+    def handed_back(self, x: Tensor) -> Tensor:
+        """What the heads hand back to every position, projected."""
         local = F.relu(self.reduce(x))
         average = local.mean((2, 3))
         # Softmax over the positions, in float32 whatever the precision around it: it normalises thousands of them.
@@ -69,12 +75,9 @@ class GlobalBranch(nn.Module):
         values = torch.einsum("bhc,hdc->bhd", gathered, value_weight)
         if self.value.bias is not None:  # enters once: the aggregation weights of a head sum to one
             values = values + self.value.bias.view(self.heads, -1)
-
-        # projection(x + values · broadcast): the inner residual and what the heads hand back, summed after projecting.
         projection_weight = self.projection.weight.reshape(-1, self.heads, x.shape[1] // self.heads)
-        handed_back = torch.einsum("bhd,ohd->bho", values, projection_weight)
-        added: Tensor = self.norm(self.projection(x) + torch.einsum("bho,bhrc->borc", handed_back, broadcast))
-        return added
+        projected = torch.einsum("bhd,ohd->bho", values, projection_weight)
+        return torch.einsum("bho,bhrc->borc", projected, broadcast)
 
 
 def _scores(attention: nn.Conv2d, local: Tensor, average: Tensor) -> Tensor:

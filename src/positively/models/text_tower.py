@@ -73,7 +73,7 @@ def _load(source: str) -> tuple[Any, Any]:
     try:
         from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokenizer
     except ImportError as error:
-        raise ConfigError(f"CLIP's text tower needs {error.name}. Run: pip install 'positively[clip]'") from None
+        raise WeightsError(f"CLIP's text tower needs {error.name}. Run: pip install 'positively[clip]'") from None
     try:
         # Whatever it draws for weights that are replaced.
         with _quiet(), torch.random.fork_rng(devices=[]):

@@ -9,7 +9,7 @@ from positively.models.heads.cadm import DisentangledHead
 from positively.models.heads.cop import CoProjectionHead
 from positively.models.heads.dual_coop import DualCoOpHead
 from positively.models.heads.kernel import KernelHead, gaussian_kernel
-from positively.models.heads.label_graph import read_word_vectors
+from positively.models.heads.label_graph import check_word_vectors, read_word_vectors
 from positively.models.heads.linear import LinearHead
 from positively.models.heads.ml_gcn import MLGCNHead
 from positively.models.heads.normalization import root_normalize, unit_length
@@ -63,6 +63,7 @@ __all__ = [
     "Pooling",
     "SemanticGraphHead",
     "Start",
+    "check_word_vectors",
     "create_head",
     "gaussian_kernel",
     "head_options",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from positively.errors import ConfigError
+from positively.errors import ConfigError, option
 from positively.labels import LabelTable
 from positively.models.heads.base import Head
 
@@ -38,20 +38,37 @@ class LabelGraphHead(Head):
         if given is None:
             self.word_vectors = nn.Parameter(torch.empty(classes, LEARNED_VECTOR_SIZE))
         else:
-            if given.ndim != 2 or len(given) != classes or not given.numel():
-                raise ConfigError(
-                    f"Word vectors stand one a row in the order of the classes: {classes} rows, not the shape "
-                    f"{'×'.join(map(str, given.shape))}."
-                )
+            _check_shape(given, classes)
             self.register_buffer("word_vectors", given.detach().clone().float())
             self.saved_options = {"word_vectors": None, "word_vector_size": given.shape[1]}
         self.register_buffer("adjacency", torch.eye(classes))
+
+    def setup(self, table: LabelTable) -> None:
+        """Refuse vectors that only a saved run could fill."""
+        if not isinstance(self.word_vectors, nn.Parameter) and not self.word_vectors.any():
+            raise ConfigError(
+                f"{option('word_vector_size')} is for saved runs, whose weights bring the vectors. Pass "
+                f"{option('word_vectors', 'FILE')}, or neither for vectors that learn."
+            )
 
     def reset_parameters(self) -> None:
         """The own draw of every layer, and of the word vectors if they learn."""
         if isinstance(self.word_vectors, nn.Parameter):
             nn.init.normal_(self.word_vectors, std=_LEARNED_VECTOR_SPREAD)
         super().reset_parameters()
+
+
+def check_word_vectors(file: str, classes: int) -> None:
+    """Refuse a file that cannot serve this many classes."""
+    _check_shape(read_word_vectors(file), classes, f"{file}: ")
+
+
+def _check_shape(vectors: Tensor, classes: int, place: str = "") -> None:
+    if vectors.ndim != 2 or len(vectors) != classes or not vectors.numel():
+        raise ConfigError(
+            f"{place}Word vectors stand one a row in the order of the classes: {classes} rows, not the shape "
+            f"{'×'.join(map(str, vectors.shape))}."
+        )
 
 
 def shares_together(table: LabelTable) -> npt.NDArray[np.float64]:

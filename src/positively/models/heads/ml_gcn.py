@@ -90,6 +90,7 @@ class MLGCNHead(LabelGraphHead):
         A_ij = 1 where #(i and j) / #(i) reaches the threshold, i ≠ j; A' = weight · A / (column sums + 10⁻⁶) + I;
         Â = D^−½ A'ᵀ D^−½, D the row sums of A'. Those are 1 at least: a class without positives stands alone.
         """
+        super().setup(table)
         neighbours = (shares_together(table) >= self.threshold).astype(np.float64)
         np.fill_diagonal(neighbours, 0)
         weighted = self.neighbour_weight * neighbours / (neighbours.sum(0, keepdims=True) + 1e-6)

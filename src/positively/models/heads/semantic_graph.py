@@ -150,6 +150,7 @@ class SemanticGraphHead(LabelGraphHead):
         The row of a class without a known positive is zero but for the diagonal. (The reference divides 0 by 0 there,
         and the whole network becomes NaN.)
         """
+        super().setup(table)
         adjacency = shares_together(table)
         np.fill_diagonal(adjacency, 1.0)
         self.adjacency.copy_(torch.from_numpy(adjacency))
