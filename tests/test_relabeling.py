@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import expit, logit
 
+import positively as po
 from positively.errors import ConfigError
 from positively.labels import LabelTable
 from positively.losses import bce, epr
@@ -408,3 +409,22 @@ def test_estimates_go_to_the_classifier_and_known_positives_stay():
     assert away[10] < away[0] / 2 and away[-1] < 0.06
     # −log q and the classifier together: q = (1 + p) / 2, but for the small pull of the expected positives.
     np.testing.assert_allclose(found[states == 1], (1 + p[states == 1]) / 2, atol=0.04)
+
+
+# Priors
+
+
+@pytest.mark.parametrize("maps", [False, True], ids=["vectors", "maps"])
+@pytest.mark.parametrize("name", ["upu", "nnpu"])
+def test_without_a_word_on_priors_they_are_estimated_on_stored_features(name, maps):
+    generator = np.random.default_rng(0)
+    truth = generator.random((400, 3)) < [0.5, 0.3, 0.2]
+    features = np.abs(generator.normal(size=(400, 8)) + 2.5 * truth @ np.eye(3, 8)).astype(np.float32)
+    states = (truth & (generator.random(truth.shape) < 0.5)).astype(np.int8)
+    training = around(states)
+    training.inputs = np.repeat(features, 4, axis=1).reshape(400, 8, 2, 2) if maps else features
+    method = create_method(name)
+    method.setup(training)
+    estimated = po.probe.fit(features, states, seed=3).calibration.label_frequency
+    np.testing.assert_allclose(method.loss.prior, states.mean(0) / estimated, rtol=1e-3)
+    assert np.abs(method.loss.prior.numpy() / truth.mean(0) - 1).max() < 0.5

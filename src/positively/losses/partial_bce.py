@@ -21,8 +21,8 @@ def partial_bce(
     """Binary cross-entropy over the known labels of each image, times g(share known) = α share^γ + β.
 
     With the published numbers g is 5 where a tenth of the labels is known and 1 where all are. It is divided by all
-    labels, known or not: the weight makes up for half of that at a tenth. :func:`positively.losses.bce`, which is
-    divided by the known labels of the batch, makes up for all of it.
+    images (published: and classes, which "mean" does), whatever is known of them: the weight makes up for half of that
+    at a tenth. :func:`positively.losses.bce`, divided by the known labels of the batch, makes up for all of it.
 
     Args:
         logits: N×C raw outputs.

@@ -41,7 +41,7 @@ class RoleOptions(ExpectedPositivesOptions):
 
     rate: Annotated[float, Range(above=0, maximum=6)] = 4.0
     """Step of a label estimate, once an epoch: with 4 an estimate near one half goes half of the way to the
-    classifier's logit, beyond 6 it overshoots."""
+    classifier's logit, far beyond that it overshoots."""
     class_reduction: ClassReduction = "sum"
     """Sum over the classes, or their mean."""
 
