@@ -462,6 +462,13 @@ def test_heads_that_know_class_names_get_the_word_vectors_of_each_benchmark(plac
     assert "one file for each benchmark: 1, not 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wrong, said", [({"show": "rivls"}, "not 'rivls'"), ({"depths": "probe"}, "not 'p'")])
+def test_a_word_that_a_suite_does_not_know_is_an_error(wrong, said, tmp_path):
+    (tmp_path / "wrong.yaml").write_text(yaml.safe_dump({**SUITE, **wrong}, allow_unicode=True), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        read_suite(str(tmp_path / "wrong.yaml"))
+
+
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_a_risk_is_told_the_share_that_one_positive_an_image_leaves(ratio, place):
     from positively.bench.runner import DatasetRunner

@@ -341,7 +341,7 @@ def test_towers_that_do_not_fit_are_told(backbone, place, tmp_path, monkeypatch)
         with pytest.raises(ConfigError, match=message):
             wrong.setup(some_table(classes))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", offline)
+    monkeypatch.setattr(huggingface_hub, "model_info", offline)
     with pytest.raises(WeightsError, match=r"'nobody/nothing' is no folder, and cannot be fetched .*no network"):
         TextTower("nobody/nothing", CLASSES, 2)
     (tmp_path / "empty").mkdir()
@@ -364,7 +364,7 @@ def test_a_text_tower_of_the_hub_is_taken_from_the_cache_if_all_of_it_is_there(p
         return str(place / "text" if len(asked) == needed else tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *given, **options: None)
+    monkeypatch.setattr(huggingface_hub, "model_info", lambda *given, **options: None)
     for needed in (1, 2):  # the second time the cache has nothing of the text tower
         asked.clear()
         assert TextTower("somebody/clip", CLASSES, 2).size == tiny_clip.EMBEDDING

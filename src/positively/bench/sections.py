@@ -10,7 +10,7 @@ from positively.bench.datasets import Dataset
 from positively.bench.figures import epoch_curves, imbalance, map_over_noise, map_over_ratio, temperature_curves
 from positively.bench.results import Result, select
 from positively.bench.rivals import rivals_table
-from positively.bench.suite import Suite
+from positively.bench.suite import CURVES, Suite
 from positively.bench.tables import MEASURE_NAMES, curves, sweep, table_1, table_3
 from positively.report.page import Picture, Section, slug
 from positively.report.tables import Table
@@ -101,7 +101,7 @@ def _pictures(suite: Suite, results: Sequence[Result], dataset: str, depth: str)
             Picture(f"{name}-{100 * ratio:g}", suite.title, map_over_noise(results, dataset, depth, ratio=ratio))
             for ratio in suite.ratios
         ]
-    if suite.show in ("curves", "temperature"):
+    if suite.show in CURVES:
         draw = epoch_curves if suite.show == "curves" else temperature_curves
         pictures = []
         for ratio in suite.ratios:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 
 from positively.bench.tables import MEASURE_NAMES
 from positively.errors import ConfigError
 from positively.methods import METHODS
+from positively.models import Depth
 from positively.recipes import Recipe, read_recipe
 from positively.recipes.named import find_file, names_in
 from positively.training.config import TrainConfig
 
 FOLDER = Path(__file__).parent / "suites"
+Show = Literal["table1", "table3", "ratio", "rivals", "noise", "curves", "temperature"]
 CURVES = ("curves", "temperature")
 """Ways to show a suite that follow a training through all its epochs: none of them is chosen."""
 _SET_BY_THE_GRID = {"method", "options", "depth", "seed", "known_ratio", "flip_positives", "positives_only"}
@@ -61,7 +63,7 @@ class Suite:
     rows: tuple[Row, ...]
     ratios: tuple[float, ...]
     noises: tuple[float, ...] = (0.0,)
-    show: Literal["table1", "table3", "ratio", "rivals", "noise", "curves", "temperature"] = "ratio"
+    show: Show = "ratio"
     """As the paper's Table 1 or 3, as rows × ratio or × noise, as rows × ratio each compared with the row ``against``,
     as curves over epochs, or as spread and τ an epoch."""
     against: str = ""
@@ -119,6 +121,10 @@ def _check(suite: Suite, path: Path) -> None:
     unknown = [measure for measure in suite.measures if measure not in MEASURE_NAMES]
     if unknown:
         raise ConfigError(f"{path}: there is no measure {unknown[0]!r}; there are {', '.join(MEASURE_NAMES)}.")
+    for key, given, words in (("show", [suite.show], get_args(Show)), ("depths", suite.depths, get_args(Depth))):
+        wrong = [word for word in given if word not in words]
+        if wrong:
+            raise ConfigError(f"{path}: '{key}' has {', '.join(words)}, not {wrong[0]!r}.")
     names = {row.name for row in suite.rows}
     if (suite.show == "rivals" or suite.against) and suite.against not in names:
         raise ConfigError(f"{path}: 'against' names the row that others are compared with, not {suite.against!r}.")

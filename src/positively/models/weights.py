@@ -123,9 +123,7 @@ def fetch_folder(repository: str, wanted: Sequence[str], complete: Callable[[Pat
         pass
     try:
         # Again one question without retries.
-        huggingface_hub.get_hf_file_metadata(
-            huggingface_hub.hf_hub_url(repository, "config.json"), timeout=_SECONDS_TO_ANSWER
-        )
+        huggingface_hub.model_info(repository, timeout=_SECONDS_TO_ANSWER)
         return Path(huggingface_hub.snapshot_download(**place))
     except Exception as reason:
         raise WeightsError(

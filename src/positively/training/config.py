@@ -28,7 +28,7 @@ class ModelOptions:
     head: str = "auto"
     """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
     head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
-    weights), 'kernel' (the closed form's), 'ml-gcn', 'cadm', 'cop' (those of the methods of their names), or one of
+    weights), 'kernel' (the closed form's), 'ml-gcn', 'cadm', 'cop', 'dual-coop' (those of their methods), or one of
     your own; 'auto' is what the method needs, else linear."""
     head_options: dict[str, Any] = field(default_factory=dict)
     """Options of the head, such as --head-options.pooling max; `positively check --head NAME` lists them."""
