@@ -71,7 +71,8 @@ def test_mistakes_are_one_sentence_and_exit_2(words, sentence, scenes, tmp_path,
 
 
 def test_weights_that_cannot_be_fetched_name_the_ways_out(scenes, positively, tmp_path):
-    failed = positively("train", scenes / "train.csv", "--out", tmp_path / "run", check=False)
+    said = ("train", scenes / "train.csv", "--out", tmp_path / "run", "--backbone", "resnet18")
+    failed = positively(*said, check=False)
     assert failed.returncode == 2 and "Traceback" not in failed.stderr
     for way in ("--weights FILE", "HF_HOME", "--weights none"):
         assert way in failed.stderr

@@ -61,3 +61,17 @@ def test_a_file_that_was_not_looked_at_is_never_loaded(change, unreachable, monk
     monkeypatch.setattr(torch, "load", lambda *given, **options: pytest.fail("it was loaded"))
     with pytest.raises(WeightsError, match=r"Install .*again"):
         create_backbone("tf_efficientnet_lite0", image_size=64)
+
+
+def test_the_whole_way_on_a_real_backbone_without_a_hub(scenes, positively, tmp_path):
+    """Train, list what is missing, tag, export: what a stranger does first, behind a firewall."""
+    run = tmp_path / "run"
+    trained = positively("train", scenes / "train.csv", "--out", run)
+    assert "those that [offline] brought" in trained.stderr and "method closed-form" in trained.stderr
+    assert "For transformers and timm" in trained.stderr and (run / "transformers" / "model.safetensors").exists()
+    positively("missing", scenes / "train.csv", "--out", tmp_path / "missing")
+    assert (tmp_path / "missing" / "missing.csv").exists()
+    tagged = positively("predict", run, scenes / "test", "--top", "2")
+    assert len(tagged.stdout.splitlines()) == 24
+    exported = positively("export", run)
+    assert "sides in steps of 32, best at 224" in exported.stdout and (run / "model.onnx").exists()

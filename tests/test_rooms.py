@@ -31,6 +31,7 @@ ROOMS = [
     "training",
     "recipes",
     "predict",
+    "export",
     "missing",
     "report",
     "app",

@@ -13,6 +13,7 @@ from torch import nn
 from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
 from positively.errors import ConfigError, and_more
+from positively.export.finished import export_training
 from positively.labels import LabelTable
 from positively.logs import logger, shown
 from positively.missing import MissingTags, missing_in_run, missing_in_scores, missing_in_table
@@ -71,6 +72,7 @@ def fit(
     reading = {"images": str(table.root)}
     with shown(quiet):
         path = train(table, settings, backbone=module, reading=reading)
+        export_training(path, module)
         report_training(path, table)
     return Run(path, backbone=module)
 

@@ -71,7 +71,7 @@ class Run:
         if precision is not None and not 0 < precision <= 1:
             raise ConfigError(f"{option('precision', precision)}: a share of right tags lies above 0 and up to 1.")
         self.folder = RunFolder(path)
-        self._head, self._precision = head, precision
+        self._head, self.precision = head, precision
         self._backbone = backbone
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -97,12 +97,12 @@ class Run:
     @cached_property
     def thresholds(self) -> npt.NDArray[np.float64]:
         """Score from which on a class is predicted; infinite for a class that never is."""
-        if self._precision is None and self.head == self.model_config["head"]:
+        if self.precision is None and self.head == self.model_config["head"]:
             return self.folder.read_thresholds(self.classes)
-        cuts = self.folder.read_calibration(self.head).cuts(self._precision)
-        if self._precision is not None and not np.isfinite(cuts).any():
+        cuts = self.folder.read_calibration(self.head).cuts(self.precision)
+        if self.precision is not None and not np.isfinite(cuts).any():
             raise RunError(
-                f"No class of {self.path} is expected to be right in {100 * self._precision:g} % of its tags. Pass a "
+                f"No class of {self.path} is expected to be right in {100 * self.precision:g} % of its tags. Pass a "
                 f"lower {option('precision')}."
             )
         return cuts

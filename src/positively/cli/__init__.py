@@ -17,6 +17,7 @@ VERBS = {
     "train": "train a classifier from a table of tags",
     "evaluate": "score a trained run on a table whose tags are complete",
     "predict": "tag images with a trained run",
+    "export": "write a trained run for other programs: as ONNX, or for transformers and timm",
     "report": "write one page about a trained run: how good it is, what is missing, tag by tag",
     "bench": "run the paper's tables: grids of trainings, resumable, with tables and figures",
     "check": "look at the machine, a table and its splits without training",

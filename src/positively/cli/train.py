@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
     from positively.data.reading import read_labels
     from positively.distributed import broadcast
     from positively.errors import PositivelyError
+    from positively.export.finished import export_training
     from positively.logs import logger
     from positively.models import find_backbone
     from positively.registry import load_plugin
@@ -62,5 +63,6 @@ def main(arguments: list[str]) -> int:
     if problem is not None:
         raise PositivelyError(problem)
     run = train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})
+    export_training(run)
     report_training(run, table)
     return 0
