@@ -111,13 +111,13 @@ def test_even_padding_is_tensorflows_where_the_stride_divides_the_map(kernel, st
 def test_a_file_that_gives_something_else_is_never_left_behind(solved, exported, monkeypatch):
     before = exported.path.read_bytes()
     monkeypatch.setattr(onnx_room, "_largest_difference", lambda *given: 0.3)
-    monkeypatch.setattr(onnx_room, "_program", lambda *given: onnx_program(exported.path))
+    monkeypatch.setattr(onnx_room, "onnx_program", lambda *given: program_of(exported.path))
     with pytest.raises(RunError, match=r"differs by 0\.3\. Nothing was written"):
         export_onnx(solved)
     assert exported.path.read_bytes() == before and not list(solved.path.glob(".model.onnx*"))
 
 
-def onnx_program(path):
+def program_of(path):
     """What the exporter returns, of a file that is there: quick."""
     return SimpleNamespace(
         model=SimpleNamespace(metadata_props={}), save=lambda place: Path(place).write_bytes(path.read_bytes())
@@ -143,7 +143,7 @@ def test_without_the_extra_its_name_is_told(solved, monkeypatch):
 
 
 def test_the_command_says_what_it_wrote(solved, place, capsys, monkeypatch, exported):
-    monkeypatch.setattr(onnx_room, "_program", lambda *given: onnx_program(exported.path))
+    monkeypatch.setattr(onnx_room, "onnx_program", lambda *given: program_of(exported.path))
     assert main(["export", str(solved.path), "--out", str(place / "said.onnx")]) == 0
     assert "any number of images, sides in steps of 32, best at 32" in capsys.readouterr().out
     assert main(["export", str(solved.path), "--format", "transformers", "--out", str(place / "said")]) == 0

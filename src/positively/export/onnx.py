@@ -60,7 +60,7 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     any_size = size % SIZE_STEP == 0 and not hasattr(run.model.backbone.network, "pos_embed")
     if any_size:
         pad_evenly(module)
-    program = _program(module, size, any_size)
+    program = onnx_program(module, size, any_size)
     program.model.metadata_props.update(_metadata(run, any_size))
 
     seen: list[float] = []
@@ -88,7 +88,8 @@ def _import_runtime() -> Any:
     return onnxruntime
 
 
-def _program(module: ExportModule, size: int, any_size: bool) -> Any:
+def onnx_program(module: ExportModule, size: int, any_size: bool) -> Any:
+    """The module as torch's ONNX program, for any number of images."""
     side = torch.export.Dim
     shape, height, width = {0: side("batch")}, size, size
     if any_size:
