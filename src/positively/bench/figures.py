@@ -14,7 +14,7 @@ from positively.bench.results import Result, select
 from positively.bench.series import Lines, over_axis, over_epochs
 from positively.bench.tables import HISTORY_NAMES, MEASURE_NAMES
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
-from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, styled
+from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, plain_name, styled
 
 
 @styled
@@ -37,6 +37,36 @@ def map_over_ratio(
     if paper and family in TABLE_1:
         row = next(row for row in TABLE_1[family] if row.name == "PU-MLC")
         _draw_paper(figure, axes, [(100 * ratio, 100 * value) for ratio, value in row.by_ratio.items()])
+    return figure
+
+
+@styled
+def behind_one(results: Sequence[Result], dataset: str, depth: str, against: str) -> Figure:
+    """Draw how far every row is behind one of them, a line a row and a mark a known ratio: lines for many rows cross.
+
+    Args:
+        results: Of a suite.
+        dataset: Whose results.
+        depth: Whose results.
+        against: The row the others are compared with.
+    """
+    lines = over_axis(results, dataset, depth)
+    means = {
+        name: [100 * value.mean if value else np.nan for value in row] for name, row in lines.rows.items() if any(row)
+    }
+    gaps = {name: np.subtract(values, means[against]) for name, values in means.items()}
+    order = sorted(gaps, key=lambda name: float(np.nanmean(gaps[name])))
+    title = f"{dataset}, depth {depth}"
+    figure, axes = new_figure(title, f"mAP, points ahead of {against}", "", height=1.2 + 0.22 * len(order))
+    for place, ratio in enumerate(lines.places):
+        color, marker = COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)]
+        across = [gaps[name][place] for name in order]
+        axes.scatter(across, range(len(order)), s=22, color=color, marker=marker, label=f"{100 * ratio:g} % known")
+    axes.axvline(0, color=PALE, linewidth=1)
+    axes.set_yticks(range(len(order)), [plain_name(name) for name in order])
+    # One row far behind would press all others to the edge: it is cut off, and the table has it.
+    axes.set_xlim(left=max(float(np.nanmin(list(gaps.values()))), -20.0) - 0.5)
+    add_legend(figure, axes)
     return figure
 
 

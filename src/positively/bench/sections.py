@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from positively.bench.claims import Claim, claims_table, compare
 from positively.bench.counts import label_counts, table_2
 from positively.bench.datasets import Dataset
-from positively.bench.figures import epoch_curves, imbalance, map_over_noise, map_over_ratio, temperature_curves
+from positively.bench.figures import (
+    behind_one,
+    epoch_curves,
+    imbalance,
+    map_over_noise,
+    map_over_ratio,
+    temperature_curves,
+)
 from positively.bench.results import Result, select
 from positively.bench.rivals import rivals_table
 from positively.bench.suite import CURVES, Suite
@@ -101,6 +108,9 @@ def _pictures(suite: Suite, results: Sequence[Result], dataset: str, depth: str)
             Picture(f"{name}-{100 * ratio:g}", suite.title, map_over_noise(results, dataset, depth, ratio=ratio))
             for ratio in suite.ratios
         ]
+    if suite.show == "rivals":
+        caption = f"{suite.title}: {dataset}, each row's mean over the seeds beside that of {suite.against}."
+        return [Picture(name, caption, behind_one(results, dataset, depth, suite.against))]
     if suite.show in CURVES:
         draw = epoch_curves if suite.show == "curves" else temperature_curves
         pictures = []
