@@ -170,7 +170,7 @@ A multi-label image classifier with {len(run.classes)} classes: `{run.model.back
 trained by positively {positively.__version__}. {_quality(run)}
 
     from transformers import pipeline
-    pipeline("image-classification", model="{run.path.resolve().name}/transformers")("photo.jpg", top_k=None)
+    pipeline("image-classification", model="{run.path.resolve().name}/transformers")("photo.jpg", top_k=1000)
 
     import timm
     network = timm.create_model("local-dir:{run.path.resolve().name}/transformers", pretrained=True)
