@@ -211,5 +211,6 @@ def test_what_timm_cannot_be_says_so_and_what_can(options, why, place, tables, c
 def test_a_linear_layer_with_a_module_of_ones_own_is_said_not_to_fit(place, tables):
     module = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU())
     run = fitted(place, tables, "own", backbone=module, image_size=32)
+    assert not (run.path / "transformers").exists()
     with pytest.raises(RunError, match="is none that timm itself has"):
         export_transformers(run)

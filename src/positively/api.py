@@ -72,7 +72,8 @@ def fit(
     reading = {"images": str(table.root)}
     with shown(quiet):
         path = train(table, settings, backbone=module, reading=reading)
-        export_training(path, module)
+        if module is None:  # one of one's own is nothing that timm could build
+            export_training(path)
         report_training(path, table)
     return Run(path, backbone=module)
 

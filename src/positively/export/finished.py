@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torch import nn
-
 from positively.errors import PositivelyError
 from positively.logs import is_first_process, logger
 
 
-def export_training(run: Path, backbone: nn.Module | None = None) -> None:
+def export_training(run: Path) -> None:
     """Write transformers/ of a training that is finished; where it cannot be, that is said and does no harm."""
     if not is_first_process():
         return
@@ -18,7 +16,7 @@ def export_training(run: Path, backbone: nn.Module | None = None) -> None:
     from positively.predict import Run
 
     try:
-        folder = export_transformers(Run(run, backbone, device="cpu"))
+        folder = export_transformers(Run(run, device="cpu"))
         logger.info(f"For transformers and timm, with its linear head: {folder}.")
     except PositivelyError as error:
         logger.info(error.message)
