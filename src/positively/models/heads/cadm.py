@@ -16,11 +16,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from positively.models.heads.base import Head
-from positively.models.heads.maps import LARGE_MAP_KEY, average_large_map
+from positively.models.heads.maps import MapHead
 
 
-class DisentangledHead(Head):
+class DisentangledHead(MapHead):
     """Feature map → logits, by the sum of one vector a class.
 
     Shapes: input B×C×H×W, as the backbone or as :meth:`pool` gives it; output B×classes. The disentangled maps, of size
@@ -33,18 +32,9 @@ class DisentangledHead(Head):
         self.start("default")
 
     @property
-    def feature_key(self) -> str:
-        """The whole map, averaged where it is large: the same as the semantic graph stores."""
-        return LARGE_MAP_KEY
-
-    @property
     def last_layer(self) -> nn.Linear:
         """The classifier that takes the map apart; with weights of zero it looks everywhere alike."""
         return self.linear
-
-    def pool(self, feature_map: Tensor) -> Tensor:
-        """Average B×C×H×W 2×2 until a side is below 14; smaller maps pass through."""
-        return average_large_map(feature_map)
 
     def attend(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Positions B×P×C of a map, how they answer to every class, B×P×classes, and the softmax of that over them."""

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from positively.labels import LabelTable
 from positively.models.heads.label_graph import LabelGraphHead, shares_together
-from positively.models.heads.maps import LARGE_MAP_KEY, average_large_map
+from positively.models.heads.maps import MapHead
 from positively.options import Count
 
 STEPS = 3
@@ -86,7 +86,7 @@ class GatedGraph(nn.Module):
         return state
 
 
-class SemanticGraphHead(LabelGraphHead):
+class SemanticGraphHead(MapHead, LabelGraphHead):
     """Feature map → logits, by one feature a class and a graph of the classes.
 
     Shapes: input B×C×H×W, as the backbone or as :meth:`pool` gives it; output B×classes.
@@ -130,18 +130,9 @@ class SemanticGraphHead(LabelGraphHead):
         self.start("default")
 
     @property
-    def feature_key(self) -> str:
-        """The whole map, averaged where it is large."""
-        return LARGE_MAP_KEY
-
-    @property
     def last_layer(self) -> nn.Linear:
         """The classifiers, one a class."""
         return self.classifiers
-
-    def pool(self, feature_map: Tensor) -> Tensor:
-        """Average B×C×H×W 2×2 until a side is below 14; smaller maps pass through."""
-        return average_large_map(feature_map)
 
     @torch.no_grad()
     def setup(self, table: LabelTable) -> None:
