@@ -17,10 +17,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import measure, ratio_table
-from positively.export.module import SIZE_STEP, ExportModule, pad_evenly
+from positively.export.module import ExportModule
 from positively.export.onnx import onnx_program
 from positively.models import add_lgconv, create_classifier, fold_lgconv
 from positively.models.lgconv import GlobalBranch
+from positively.models.padding import SIZE_STEP, pad_evenly
 
 SIZE, BATCH, CLASSES = 224, 16, 80
 NETWORKS = [

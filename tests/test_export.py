@@ -23,7 +23,7 @@ from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, FileError, RunError
 from positively.export import export_onnx, export_transformers
 from positively.export import onnx as onnx_room
-from positively.export.module import EvenlyPadded
+from positively.models.padding import EvenlyPadded
 from positively.predict import Run
 
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +11,11 @@ import numpy as np
 import torch
 
 import positively
-from positively.errors import ConfigError, FileError, RunError, option
-from positively.export.module import SIZE_STEP, ExportModule, pad_evenly
+from positively.errors import FileError, RunError, option
+from positively.export.module import ExportModule
 from positively.files import write_with
+from positively.models.onnx import example_pixels, import_runtime, to_onnx
+from positively.models.padding import SIZE_STEP, pad_evenly
 from positively.predict import Run
 
 TOLERANCE = 1e-4
@@ -51,7 +49,7 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
         ConfigError: If the extra ``[onnx]`` is not installed.
         RunError: If the network cannot be exported, or the file does not give what torch gives.
     """
-    runtime = _import_runtime()
+    runtime = import_runtime()
     path = Path(out) if out is not None else run.path / "model.onnx"
     _refuse_foreign(path)
     module = ExportModule(run.model, run.thresholds)
@@ -78,16 +76,6 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     return OnnxFile(path, any_size, seen[-1])
 
 
-def _import_runtime() -> Any:
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"ONNX needs {error.name}. Run: pip install 'positively[onnx]'") from None
-    return onnxruntime
-
-
 def onnx_program(module: ExportModule, size: int, any_size: bool) -> Any:
     """The module as torch's ONNX program, for any number of images."""
     side = torch.export.Dim
@@ -99,21 +87,7 @@ def onnx_program(module: ExportModule, size: int, any_size: bool) -> Any:
         width = height + SIZE_STEP
         most = _LARGEST_SIDE // SIZE_STEP
         shape |= {2: SIZE_STEP * side("rows", max=most), 3: SIZE_STEP * side("columns", max=most)}
-    try:
-        with _quiet(), torch.inference_mode():
-            return torch.onnx.export(
-                module,
-                (torch.rand(2, 3, height, width),),
-                dynamo=True,
-                dynamic_shapes=(shape,),
-                input_names=["images"],
-                output_names=["scores", "tags"],
-                verbose=False,
-            )
-    except Exception as reason:  # torch has a tree of exceptions for this, and not all of them are public
-        first = str(reason).strip().splitlines()[0] if str(reason).strip() else type(reason).__name__
-        name = module.classifier.backbone.name
-        raise RunError(f"torch cannot export {name} to ONNX: {first}") from reason
+    return to_onnx(module, torch.rand(2, 3, height, width), ["scores", "tags"], shape)
 
 
 def _metadata(run: Run, any_size: bool) -> dict[str, str]:
@@ -137,17 +111,13 @@ def _metadata(run: Run, any_size: bool) -> dict[str, str]:
 def _largest_difference(runtime: Any, path: Path, run: Run, any_size: bool) -> float:
     """Between the file's scores and those of the run's own network, at every batch and (if it may) another size."""
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    generator, size = np.random.default_rng(0), run.model.backbone.image_size
+    size = run.model.backbone.image_size
     shapes = [(batch, size, size) for batch in _BATCHES]
     if any_size:
         shapes.append((2, size + SIZE_STEP, size))
     largest = 0.0
     for batch, height, width in shapes:
-        # Large soft shapes beside noise: a network answers to those.
-        rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
-        pixels = np.zeros((batch, 3, height, width), dtype=np.float32)
-        pixels[:, :, : rough.shape[2], : rough.shape[3]] = rough
-        pixels = (0.8 * pixels + 0.2 * generator.random(pixels.shape)).astype(np.float32)
+        pixels = example_pixels(batch, height, width)
         scores, tags = session.run(["scores", "tags"], {"images": pixels})
         with torch.inference_mode():
             expected = run.model(torch.from_numpy(pixels).to(run.device)).double().sigmoid().cpu().numpy()
@@ -171,19 +141,3 @@ def _refuse_foreign(path: Path) -> None:
         ours = False
     if not ours:
         raise FileError(f"{path} exists and is no export of positively. Name another with {option('out', 'FILE')}.")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter speaks of its own insides, as warnings and in its log."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    levels = [one.level for one in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for one in loggers:
-            one.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for one, level in zip(loggers, levels, strict=True):
-                one.setLevel(level)

@@ -1,0 +1,198 @@
+"""Networks as ONNX graphs, and ONNX Runtime to run them: on a CPU about twice as fast as torch."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from positively.errors import ConfigError, PositivelyError, RunError, option
+from positively.files import write_with
+from positively.logs import logger
+from positively.models.folding import fold_lgconv
+from positively.models.padding import SIZE_STEP, pad_evenly
+
+Runtime = Literal["auto", "torch", "onnx"]
+"""What runs a frozen network: ONNX Runtime on a CPU where it is installed and worth its start, or torch."""
+
+_FEWEST_IMAGES = 1000
+"""Images from which on a graph is worth the seconds in which it is made."""
+_BATCH = 16
+"""Images in one pass. One number for all: a graph of fixed shape is made in half the time, and planned once."""
+_TOLERANCE = 1e-4
+"""Largest difference to torch, relative to the largest number given, with which a graph is the same network."""
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def import_runtime() -> Any:
+    """ONNX Runtime, and what torch needs to write for it."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"ONNX needs {error.name}. Run: pip install 'positively[onnx]'") from None
+    return onnxruntime
+
+
+def for_use(network: Module) -> Module:
+    """A copy for a graph: on the CPU, in single precision, LgConv folded, in eval mode; the network stays as it is."""
+    made = copy.deepcopy(network).cpu().float().to(memory_format=torch.contiguous_format)
+    fold_lgconv(made)
+    return made.requires_grad_(False).eval()
+
+
+def to_onnx(network: nn.Module, images: Tensor, outputs: list[str], shapes: dict[int, Any] | None = None) -> Any:
+    """The network as torch's ONNX program; its input is ``images``.
+
+    Args:
+        network: What :func:`for_use` gave.
+        images: An example.
+        outputs: Names of what it gives.
+        shapes: Which sides of the example may vary; none by default.
+    """
+    try:
+        with _quiet(), torch.inference_mode():
+            return torch.onnx.export(
+                network,
+                (images,),
+                dynamo=True,
+                dynamic_shapes=None if shapes is None else (shapes,),
+                input_names=["images"],
+                output_names=outputs,
+                verbose=False,
+            )
+    except Exception as reason:  # torch has a tree of exceptions for this, and not all of them are public
+        first = str(reason).strip().splitlines()[0] if str(reason).strip() else type(reason).__name__
+        raise RunError(f"torch cannot make an ONNX graph of this network: {first}") from reason
+
+
+class OnnxNetwork:
+    """A frozen network, run by ONNX Runtime on as many threads as torch has.
+
+    Shapes: input B×3×size×size bytes, output what the network gives of them.
+    """
+
+    def __init__(self, network: nn.Module, image_size: int, path: Path | None = None) -> None:
+        """Make the graph, or take the one that was made before.
+
+        Args:
+            network: Images, as bytes, to one tensor.
+            image_size: Side of the images.
+            path: Where the graph is stored; its name has to tell this network from all others.
+        """
+        runtime = import_runtime()
+        graph = path.read_bytes() if path is not None and path.exists() else self._graph(network, image_size)
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        # Threads that wait sleep: images are decoded on the same cores meanwhile.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        if path is not None and not path.exists():
+            write_with(path, lambda temporary: temporary.write_bytes(graph))
+
+    @staticmethod
+    def _graph(network: nn.Module, image_size: int) -> bytes:
+        made = for_use(network)
+        if image_size % SIZE_STEP == 0:
+            pad_evenly(made)
+        images = torch.zeros(_BATCH, 3, image_size, image_size, dtype=torch.uint8)
+        program = to_onnx(made, images, ["outputs"])
+        graph: bytes = program.model_proto.SerializeToString()
+        return graph
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """What the network gives, on the CPU."""
+        parts = []
+        for begin in range(0, len(images), _BATCH):
+            part = images[begin : begin + _BATCH].numpy()
+            filled = np.zeros((_BATCH, *part.shape[1:]), dtype=np.uint8)  # also makes it contiguous
+            filled[: len(part)] = part
+            (given,) = self._session.run(None, {"images": filled})
+            parts.append(torch.from_numpy(given[: len(part)]))
+        return torch.cat(parts)
+
+    def difference_to(self, other: Callable[[Tensor], Tensor], image_size: int) -> float:
+        """Largest difference to what another gives of the same images, relative to the largest number in it."""
+        images = torch.from_numpy((255 * example_pixels(_BATCH, image_size, image_size)).astype(np.uint8))
+        with torch.inference_mode():
+            expected = other(images)
+            return float((self(images) - expected).abs().max() / expected.abs().max())
+
+
+def run_frozen(
+    network: nn.Module, image_size: int, images: int, *, runtime: Runtime = "auto", path: Path | None = None
+) -> Callable[[Tensor], Tensor]:
+    """How a network that no longer learns is run on bytes B×3×size×size: by ONNX Runtime, or by torch.
+
+    'auto' takes ONNX Runtime for a network on the CPU, where it is installed, many images are to come, and it gives
+    what torch gives. Which one it is depends on nothing that a second call would find changed.
+
+    Args:
+        network: Images, as bytes, to one tensor; in eval mode.
+        image_size: Side of the images.
+        images: How many there are in all.
+        runtime: What the user asks for.
+        path: Where the graph is stored; its name has to tell this network from all others.
+
+    Returns:
+        A function whose result lies on the CPU.
+    """
+    example = next(network.parameters())
+
+    def by_torch(batch: Tensor) -> Tensor:
+        outputs: Tensor = network(batch.to(example.device))
+        return outputs.cpu()
+
+    is_asked = runtime == "onnx"
+    can = example.device.type == "cpu" and example.dtype == torch.float32
+    if is_asked and not can:
+        raise ConfigError(f"{option('runtime', 'onnx')} runs networks in single precision on a CPU, not this one.")
+    if runtime == "torch" or not can or (images < _FEWEST_IMAGES and not is_asked):
+        return by_torch
+    try:
+        by_onnx = OnnxNetwork(network, image_size, path)
+        difference = by_onnx.difference_to(by_torch, image_size)
+        if not difference <= _TOLERANCE:  # also where it is no number
+            raise RunError(f"it gives numbers that differ by {difference:.1g} of the largest")
+    except PositivelyError as error:
+        if is_asked:
+            raise
+        logger.debug(f"torch runs the network, not ONNX Runtime: {error.message}")
+        return by_torch
+    return by_onnx
+
+
+def example_pixels(batch: int, height: int, width: int) -> npt.NDArray[np.float32]:
+    """Images in [0, 1] for comparing networks: large soft shapes beside noise, since a network answers to those."""
+    generator = np.random.default_rng(0)
+    rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
+    pixels = np.zeros((batch, 3, height, width), dtype=np.float32)
+    pixels[:, :, : rough.shape[2], : rough.shape[3]] = rough
+    return (0.8 * pixels + 0.2 * generator.random(pixels.shape)).astype(np.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter speaks of its own insides, as warnings and in its log."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [one.level for one in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one in loggers:
+            one.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for one, level in zip(loggers, levels, strict=True):
+                one.setLevel(level)
