@@ -45,6 +45,8 @@ Share = Annotated[float, Range(minimum=0, maximum=1)]
 Decay = Annotated[float, Range(minimum=0, below=1)]
 Count = Annotated[int, Range(minimum=1)]
 Index = Annotated[int, Range(minimum=0)]
+Runtime = Literal["auto", "torch", "onnx"]
+"""What runs a frozen network: ONNX Runtime on a CPU where it is installed and worth its start, or torch."""
 
 
 def check_value(what: str, value: Any, kind: Any) -> None:

@@ -6,9 +6,12 @@ processes see together what one would alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,11 @@ from positively.randomness import random_stream
 # Label tables up to this size are made dense once, where batches are asked for thousands of times.
 _DENSE_ENTRIES = 100_000_000
 
+# Threads that read images: beyond these the interpreter between two images would hold them up.
+_MOST_THREADS = 4
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Key = tuple[int, int]
 """Epoch and row of one sample."""
 
@@ -190,16 +198,42 @@ def _whole_batch(batch: Any) -> Any:
 def make_loader(
     samples: ImageDataset | FeatureDataset, order: TrainBatchSampler | SequentialBatchSampler, workers: int = 0
 ) -> Iterator[Batch]:
-    """Batches of ``samples`` in ``order``; ``workers`` processes read ahead."""
-    loader: DataLoader[Any] = DataLoader(
-        samples,
-        batch_sampler=order,
-        collate_fn=_whole_batch,
-        num_workers=workers if isinstance(samples, ImageDataset) else 0,
-        pin_memory=torch.cuda.is_available(),
-        generator=torch.Generator(),  # otherwise it draws from the caller's, for workers that need no seed
-    )
-    for batch in loader:
+    """Batches of ``samples`` in ``order``; ``workers`` processes read images ahead, or threads of this one."""
+    on_gpu = torch.cuda.is_available()
+    batches: Iterable[Batch | ImageError]
+    if isinstance(samples, FeatureDataset):
+        batches = map(samples.__getitems__, order)
+    elif not workers:
+        batches = read_ahead(samples.__getitems__, order)
+    else:
+        batches = DataLoader(
+            samples,
+            batch_sampler=order,
+            collate_fn=_whole_batch,
+            num_workers=workers,
+            pin_memory=on_gpu,
+            generator=torch.Generator(),  # otherwise it draws from the caller's, for workers that need no seed
+        )
+    for batch in batches:
         if isinstance(batch, ImageError):
             raise batch
-        yield batch
+        yield batch.pin_memory() if on_gpu and not workers else batch
+
+
+def read_ahead(read: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """What ``read`` gives of each item, in order, by threads that are a few items ahead.
+
+    Decoding and resizing leave the interpreter free, so that they run beside the network. There are as many threads as
+    torch has, up to four; whoever stops asking waits for those items alone that are being read.
+    """
+    threads = min(torch.get_num_threads(), _MOST_THREADS)
+    waiting = iter(items)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        ahead = deque(pool.submit(read, item) for item in islice(waiting, threads + 1))
+        while ahead:
+            result = ahead.popleft().result()
+            ahead.extend(pool.submit(read, item) for item in islice(waiting, 1))
+            yield result
+    finally:
+        pool.shutdown(cancel_futures=True)

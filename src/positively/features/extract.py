@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 
 from positively import distributed
 from positively.data.loading import FeatureRows, ImageDataset, SequentialBatchSampler, make_loader
@@ -22,6 +23,8 @@ from positively.features.sharing import processes_at
 from positively.features.store import FeatureStore, default_store
 from positively.labels import LabelTable
 from positively.models.classifier import Classifier
+from positively.models.onnx import run_frozen
+from positively.options import Runtime
 
 PIXELS_VERSION = 1
 """Version of decoding and resizing: raise it when either changes, so that older features are computed anew."""
@@ -49,6 +52,7 @@ def extract(
     store: Path | None = None,
     workers: int = 0,
     batch_size: int = 32,
+    runtime: Runtime = "auto",
     progress: Callable[[int, int], None] | None = None,
     all_processes: bool = True,
 ) -> FeatureRows:
@@ -64,6 +68,7 @@ def extract(
         store: Folder of the stored features; by default the user's cache.
         workers: Processes that read images ahead.
         batch_size: Images in one forward pass.
+        runtime: What runs the network; 'auto' is ONNX Runtime where that is quicker.
         progress: Called with how many images this process has done, and how many it has to do.
         all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
     """
@@ -84,7 +89,8 @@ def extract(
         order = SequentialBatchSampler(len(rows), batch_size)
         codes = [hashes[row] for row in rows]
         rounds = -(-len(order) // _batches_a_round(batch_size))
-        with closing(_compute(classifier, samples, order, workers, codes, features, len(missing), progress)) as compute:
+        network = partial(_network, classifier, len(table), runtime, features.folder / "network.onnx")
+        with closing(_compute(network, samples, order, workers, codes, features, len(missing), progress)) as compute:
             for _ in range(rounds if alone else distributed.largest(rounds)):
                 agree(partial(next, compute, None), alone)
     return agree(partial(features.get, hashes), alone)
@@ -94,9 +100,27 @@ def _batches_a_round(batch_size: int) -> int:
     return max(_SEGMENT_IMAGES // batch_size, 1)
 
 
+class _Features(nn.Module):
+    """Images → what is stored of them."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.classifier.features(images)
+        return features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE)
+
+
+def _network(classifier: Classifier, images: int, runtime: Runtime, path: Path) -> Callable[[Tensor], Tensor]:
+    """Images to features, on the CPU. Which runtime it is depends on the whole table, not on what is still to do."""
+    size = classifier.backbone.image_size
+    return run_frozen(_Features(classifier.eval()).eval(), size, images, runtime=runtime, path=path)
+
+
 @torch.inference_mode()
 def _compute(
-    classifier: Classifier,
+    network: Callable[[], Callable[[Tensor], Tensor]],
     samples: ImageDataset,
     order: SequentialBatchSampler,
     workers: int,
@@ -108,12 +132,12 @@ def _compute(
     """Compute features and store them, one round at a time; however it ends, what was computed is stored."""
     parts: list[npt.NDArray[Any]] = []
     written = done = 0
-    device = next(classifier.parameters()).device
-    classifier.eval()
+    if not len(samples):
+        return
+    features_of = network()
     try:
-        for number, batch in enumerate(make_loader(samples, order, workers) if len(samples) else (), start=1):
-            features = classifier.features(batch.inputs.to(device)).cpu()
-            part = features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE).numpy()
+        for number, batch in enumerate(make_loader(samples, order, workers), start=1):
+            part = features_of(batch.inputs).numpy()
             if not done:
                 store.require_room(part.nbytes // len(part) * missing)
             parts.append(part)

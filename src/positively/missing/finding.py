@@ -88,7 +88,7 @@ def missing_in_table(
 
 def _frozen(config: TrainConfig) -> TrainConfig:
     """The same backbone as it is, by which photos of one series are told."""
-    shared = ("backbone", "weights", "image_size", "seed", "devices", "accelerator", "workers", "features")
+    shared = ("backbone", "weights", "image_size", "seed", "devices", "accelerator", "workers", "features", "runtime")
     return TrainConfig(**{name: getattr(config, name) for name in shared})
 
 

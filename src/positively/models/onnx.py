@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,7 @@ from positively.files import write_with
 from positively.logs import logger
 from positively.models.folding import fold_lgconv
 from positively.models.padding import SIZE_STEP, pad_evenly
-
-Runtime = Literal["auto", "torch", "onnx"]
-"""What runs a frozen network: ONNX Runtime on a CPU where it is installed and worth its start, or torch."""
+from positively.options import Runtime
 
 _FEWEST_IMAGES = 1000
 """Images from which on a graph is worth the seconds in which it is made."""
@@ -92,12 +90,15 @@ class OnnxNetwork:
             path: Where the graph is stored; its name has to tell this network from all others.
         """
         runtime = import_runtime()
-        graph = path.read_bytes() if path is not None and path.exists() else self._graph(network, image_size)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         # Threads that wait sleep: images are decoded on the same cores meanwhile.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        graph = path.read_bytes() if path is not None and path.exists() else self._graph(network, image_size)
+        try:
+            self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        except Exception as reason:  # its exceptions have no common name
+            raise RunError(f"ONNX Runtime does not take the graph{f' {path}' if path else ''}: {reason}") from reason
         if path is not None and not path.exists():
             write_with(path, lambda temporary: temporary.write_bytes(graph))
 
@@ -108,7 +109,10 @@ class OnnxNetwork:
             pad_evenly(made)
         images = torch.zeros(_BATCH, 3, image_size, image_size, dtype=torch.uint8)
         program = to_onnx(made, images, ["outputs"])
-        graph: bytes = program.model_proto.SerializeToString()
+        try:
+            graph: bytes = program.model_proto.SerializeToString()
+        except Exception as reason:  # two gigabytes are the most
+            raise RunError(f"The network does not fit into one ONNX file: {reason}") from reason
         return graph
 
     def __call__(self, images: Tensor) -> Tensor:

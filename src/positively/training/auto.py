@@ -239,8 +239,5 @@ def _default(value: T | None, otherwise: T) -> T:
 
 
 def _workers(on_gpu: bool, images: int) -> int:
-    """A CPU that trains needs its cores: a worker that takes one of two makes the other wait at every layer."""
-    cores = os.cpu_count() or 1
-    if images < 1000:  # starting workers costs more than reading a small table
-        return 0
-    return min(cores, 8) if on_gpu else min(cores // 4, 8)
+    """Where the CPU itself computes, threads read; and starting processes costs more than reading a small table."""
+    return min(os.cpu_count() or 1, 8) if on_gpu and images >= 1000 else 0

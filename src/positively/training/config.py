@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from positively.options import Count, Decay, Index, NonNegative, Positive, Range
+from positively.options import Count, Decay, Index, NonNegative, Positive, Range, Runtime
 
 
 @dataclass
@@ -143,7 +143,10 @@ class MachineOptions:
     precision: Literal["auto", "32-true", "16-mixed", "bf16-mixed", "64-true"] = "auto"
     """Number format; 'auto': bf16-mixed on GPUs that have it, 16-mixed on others, 32-true on a CPU."""
     workers: Index | None = None
-    """Processes that read images; default: one a core up to eight, fewer where the CPU itself trains."""
+    """Processes that read images; default: one a core up to eight on a GPU, none (threads read them) on a CPU."""
+    runtime: Runtime = "auto"
+    """What runs a frozen network on a CPU: torch, onnx (ONNX Runtime), or auto: the latter for a thousand images and
+    more, where it is installed."""
     features: str | None = None
     """Folder of kept features; default: the user's cache."""
     checkpoint_minutes: NonNegative = 10.0

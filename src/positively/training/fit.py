@@ -15,6 +15,7 @@ from torch import nn
 from positively.data.overlap import with_hashes
 from positively.distributed import agree, barrier, broadcast
 from positively.errors import InterruptedRunError, PositivelyError, RunError, option
+from positively.files import safe_name
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
 from positively.registry import load_plugin
@@ -53,7 +54,8 @@ def train(
     fabric = fabric or launch(config)
     asked, config = config, resolve(config, table, fabric.device, own_backbone=backbone is not None)
     logger.info(choices(asked, config))
-    with _opened(config, f"{Path(table.source).stem}-{config.method}", fabric) as folder, preserved_random_state():
+    name = safe_name(f"{Path(table.source).stem}-{config.method}")
+    with _opened(config, name, fabric) as folder, preserved_random_state():
         # Who the images are is found out before anything is learned from them, and by one process.
         table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
         training = Training(table, config, fabric, Networks(fabric, backbone), store=folder)

@@ -20,7 +20,7 @@ ALWAYS = ("method", "depth", "backbone", "weights", "image_size", "batch_size", 
 
 NOT_PART_OF_THE_RESULT = frozenset(
     {"out", "resume", "accelerator", "devices", "nodes", "workers", "features", "checkpoint_minutes", "stop_epoch"}
-    | {"plugin"}
+    | {"plugin", "runtime"}
 )
 """Options that may differ when a run is resumed."""
 

@@ -119,8 +119,15 @@ class Networks:
         if key not in self._features:
             store = Path(config.features) if config.features else None
             progress = log_progress(f"Features of {table.source}")
-            workers = config.workers or 0
-            self._features[key] = extract(classifier, table, transform, store=store, workers=workers, progress=progress)
+            self._features[key] = extract(
+                classifier,
+                table,
+                transform,
+                store=store,
+                workers=config.workers or 0,
+                runtime=config.runtime,
+                progress=progress,
+            )
         return self._features[key]
 
 
