@@ -1,6 +1,7 @@
 """Whatever the camera, the scanner or the telephone wrote: upright, RGB, 8 bit, or a sentence."""
 
 import gc
+import io
 import os
 import sys
 import warnings
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from positively.data.images import content_hash, find_broken, load_image
+from positively.data.images import ImageSource, content_hash, find_broken, image_size, load_image
+from positively.data.transforms import ImageTransform
 from positively.errors import ImageError
 
 ORIENTATION = 0x0112
@@ -244,3 +246,126 @@ def test_copies_have_one_hash_and_others_do_not(tmp_path: Path) -> None:
     assert len(first) == 32 and int(first, 16) >= 0
     with pytest.raises(ImageError, match="nowhere: not found"):
         content_hash(tmp_path / "nowhere")
+
+
+def written(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    file = io.BytesIO()
+    image.save(file, kind, exif=exif)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_a_path_bytes_and_an_opened_image_give_the_same_pixels(tmp_path: Path, kind: str) -> None:
+    contents = written(two_halves(), kind, orientation=6)
+    (tmp_path / "a").write_bytes(contents)
+    expected = np.asarray(load_image(tmp_path / "a"))
+    assert expected.shape == (64, 32, 3) and image_size(tmp_path / "a") == (32, 64)
+    loaded = Image.open(io.BytesIO(contents))
+    loaded.load()
+    sources: list[ImageSource] = [contents, bytearray(contents), memoryview(contents), loaded]
+    sources += [Image.open(io.BytesIO(contents)), Image.open(tmp_path / "a"), str(tmp_path / "a")]
+    for source in sources:
+        assert np.array_equal(np.asarray(load_image(source)), expected)
+        assert np.array_equal(ImageTransform(32)(source), ImageTransform(32)(tmp_path / "a"))
+
+
+def test_bytes_are_decoded_at_reduced_size_as_files_are(tmp_path: Path) -> None:
+    path = rotated(tmp_path / "a.jpg", two_halves((1203, 899)), 6)
+    assert load_image(path.read_bytes(), at_least=224).size == load_image(path, at_least=224).size == (225, 301)
+
+
+def test_an_image_given_is_never_altered() -> None:
+    image = Image.open(io.BytesIO(written(two_halves(), "JPEG", orientation=6)))
+    image.load()
+    before = image.size, image.mode, image.tobytes(), dict(image.info), dict(image.getexif())
+    turned = load_image(image, at_least=4)
+    assert turned.size == (32, 64)
+    assert (image.size, image.mode, image.tobytes(), dict(image.info), dict(image.getexif())) == before
+    for plain in (two_halves(), np.asarray(two_halves()).copy()):
+        untouched = np.array(plain)
+        load_image(plain).paste("white", (0, 0, 64, 32))
+        assert np.array_equal(np.asarray(plain), untouched)
+
+
+def test_an_image_whose_owner_has_set_the_orientation_is_believed() -> None:
+    image = Image.open(io.BytesIO(written(two_halves(), "JPEG", orientation=6)))
+    image.getexif()[ORIENTATION] = 1
+    assert load_image(image).size == (64, 32)
+    plain = two_halves()
+    plain.getexif()[ORIENTATION] = 6
+    assert load_image(plain).size == (32, 64)
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "RGBA", "LA", "CMYK", "YCbCr", "I;16", "F"])
+def test_an_image_of_any_mode_is_rgb(mode: str) -> None:
+    halves = two_halves(left="white", right="black")
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(halves.convert("L")).astype(np.uint16) * 257)
+    else:
+        image = halves.convert(mode)
+    assert image.mode == mode
+    assert np.array_equal(np.asarray(load_image(image)), np.asarray(halves))
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (np.array([[0, 128, 255]], np.uint8), [[0] * 3, [128] * 3, [255] * 3]),
+        (np.array([[[0], [128], [255]]], np.uint8), [[0] * 3, [128] * 3, [255] * 3]),
+        (np.array([[[1, 2, 3], [4, 5, 6]]], np.uint8), [[1, 2, 3], [4, 5, 6]]),
+        (np.array([[[1, 2, 3], [4, 5, 6]]], np.uint8)[:, ::-1, ::-1], [[6, 5, 4], [3, 2, 1]]),
+        (np.array([[[9, 9, 9, 0], [1, 2, 3, 255]]], np.uint8), [[255] * 3, [1, 2, 3]]),
+        (np.array([[0, 32768, 65535]], np.uint16), [[0] * 3, [128] * 3, [255] * 3]),
+        (np.array([[[0, 32768, 65535]]], ">u2"), [[0, 128, 255]]),
+        (np.array([[[0.0, 0.5, 1.0]]], np.float32), [[0, 128, 255]]),
+        (np.array([[[0.0, 0.25, 1.0, 1.0]]], np.float64), [[0, 64, 255]]),
+    ],
+)
+def test_arrays_are_images(array: np.ndarray, expected: list[list[int]]) -> None:
+    image = load_image(array)
+    assert image.mode == "RGB" and np.asarray(image)[0].tolist() == expected
+    assert ImageTransform(8)(array).shape == (8, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (b"", "zero bytes"),
+        (b"<html>not found</html>", "not an image"),
+        (written(two_halves((200, 100)), "JPEG")[:300], "truncated"),
+        (np.zeros((3, 8, 8), np.uint8), "an array of shape (3, 8, 8) and type uint8"),
+        (np.zeros((8, 0, 3), np.uint8), "an array of shape (8, 0, 3) and type uint8"),
+        (np.zeros((8, 8), np.int64), "an array of shape (8, 8) and type int64"),
+        (np.zeros((2, 8, 8, 3), np.uint8), "an array of shape (2, 8, 8, 3) and type uint8"),
+        (np.array([[-1.0, 2.5]], np.float32), "an array of float32 from -1 to 2.5"),
+        (np.array([[0.0, np.nan]], np.float32), "an array of float32 from nan to nan"),
+        (3, "int, which is not an image"),
+        (None, "NoneType, which is not an image"),
+    ],
+)
+def test_what_is_no_image_is_a_sentence_with_the_name_given(source: ImageSource, reason: str) -> None:
+    for name, begin in ((None, "the image given"), ("image 3", "image 3")):
+        for load in (load_image, ImageTransform(8)):
+            with pytest.raises(ImageError) as error:
+                load(source, name=name)
+            assert str(error.value).startswith(f"{begin}: {reason}. ") and str(error.value).endswith(".")
+
+
+def test_a_name_given_stands_for_the_path_in_errors(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match=r"^image 3: not found\. "):
+        load_image(tmp_path / "nowhere.jpg", name="image 3")
+    with pytest.raises(ImageError, match=r"^image 3: a folder, not an image\. "):
+        load_image(tmp_path, name="image 3")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif"])
+def test_the_size_is_known_without_decoding(tmp_path: Path, ending: str, orientation: int) -> None:
+    path = rotated(tmp_path / f"a.{ending}", two_halves(), orientation)
+    assert image_size(path) == load_image(path).size
+    for name, reason in broken_files(tmp_path).items():
+        if reason not in ("", "truncated"):
+            with pytest.raises(ImageError, match=reason):
+                image_size(tmp_path / name)

@@ -11,14 +11,13 @@ from threading import BoundedSemaphore, Lock
 
 from PIL import Image, ImageDraw
 
-from positively.data.images import load_image
+from positively.data.images import image_size, load_image
 from positively.errors import ImageError
 
 THUMBNAIL, LARGE = 448, 1920
 """Longest side in pixels: sharp in a grid on a dense screen; and for zoom, of which a camera's photo has enough."""
 
 _CACHE_BYTES = 96 * 2**20
-_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 _MAGNIFY = 4
 
 
@@ -85,9 +84,7 @@ def _placeholder() -> Image.Image:
 
 def _aspect(path: Path) -> float:
     try:
-        with Image.open(path) as image:
-            width, height = image.size
-            turned = image.getexif().get(_ORIENTATION) in _TURNED
-        return round(height / width if turned else width / height, 4)
-    except Exception:  # whatever Pillow raises on bad bytes: the picture itself shows what became of it
+        width, height = image_size(path)
+    except ImageError:  # the picture itself shows what became of it
         return 1.0
+    return round(width / height, 4)

@@ -1,17 +1,16 @@
-"""From an image file to the pixels a network sees.
+"""From an image to the pixels a network sees.
 
 Pixels leave here as bytes; the classifier scales and normalises them by itself, on its own device.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from positively.data.images import load_image
+from positively.data.images import ImageSource, load_image
 
 Pixels = npt.NDArray[np.uint8]
 Augment = Literal["none", "flip", "crop"]
@@ -38,11 +37,13 @@ class ImageTransform:
     interpolation: str = "bicubic"
     augment: Augment = "none"
 
-    def __call__(self, path: str | Path, generator: np.random.Generator | None = None) -> Pixels:
-        """Pixels size×size×3; random only if a generator is given."""
+    def __call__(
+        self, source: ImageSource, generator: np.random.Generator | None = None, name: str | None = None
+    ) -> Pixels:
+        """Pixels size×size×3; random only if a generator is given. Errors call the image by ``name``."""
         random = generator if self.augment != "none" else None
         share = random.choice(_CROP_SHARES) if random is not None and self.augment == "crop" else 1.0
-        image = load_image(path, at_least=round(self.size / share))
+        image = load_image(source, at_least=round(self.size / share), name=name)
         box = None
         if random is not None and share < 1.0:
             width, height = image.width * share, image.height * share
