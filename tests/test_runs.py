@@ -22,7 +22,7 @@ from positively.errors import ConfigError, RunError
 from positively.labels import LabelTable
 from positively.models import create_classifier
 from positively.runs.folder import RunFolder
-from positively.runs.locking import LOCK
+from positively.runs.locking import HOLDER, LOCK
 from positively.runs.saving import load_model, load_model_config, save_model
 from positively.runs.scoring import score
 
@@ -68,14 +68,14 @@ def test_a_folder_in_use_is_refused_and_free_again_when_its_process_died(tmp_pat
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     with RunFolder.open(str(out), "x", resume=True) as folder:
-        assert folder.config.exists() and (out / LOCK).exists()
-    assert not (out / LOCK).exists()
+        assert folder.config.exists() and (out / LOCK).exists() and (out / HOLDER).exists()
+    assert not (out / LOCK).exists() and not (out / HOLDER).exists()
 
 
 def hold_lock_as_an_orphan(out, pid):
     """Take the lock in the name of a process that is dead, for a second: as a killed training's reader would."""
     folder = RunFolder.open(out, "x", resume=True)
-    (folder.path / LOCK).write_text((folder.path / LOCK).read_text().replace(str(os.getpid()), str(pid)))
+    (folder.path / HOLDER).write_text((folder.path / HOLDER).read_text().replace(str(os.getpid()), str(pid)))
     print("open", flush=True)
     time.sleep(1.0)
     os._exit(0)
@@ -107,6 +107,7 @@ def test_a_folder_with_somebody_elses_files_is_refused_and_left_alone(tmp_path):
 def test_an_empty_folder_or_what_a_kill_left_of_a_start_is_taken(tmp_path):
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / LOCK).touch()
+    (tmp_path / HOLDER).write_text("1234 on a machine")
     (tmp_path / ".config.yaml.12ab34cd.tmp").write_text("half")
     with RunFolder.open(str(tmp_path), "x", resume=False) as folder:
         folder.write_config({"a": 1})

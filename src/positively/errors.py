@@ -9,6 +9,7 @@ of the command line ``--blank negative``.
 
 import re
 import shlex
+import sys
 from ast import literal_eval
 from collections.abc import Sequence
 
@@ -42,9 +43,18 @@ def in_shell(text: str) -> str:
         if match[2] in ("", "True"):
             return name
         value = match[2]
-        return f"{name} {shlex.quote(str(literal_eval(value))) if value[0] in _QUOTES else value}"
+        return f"{name} {quoted(str(literal_eval(value))) if value[0] in _QUOTES else value}"
 
     return _MARKED.sub(flag, text)
+
+
+def quoted(*words: str) -> str:
+    """Words of a command as the shell of this system takes them."""
+    if sys.platform == "win32":  # where ' is a letter like any other
+        from subprocess import list2cmdline
+
+        return list2cmdline(words)
+    return shlex.join(words)
 
 
 class PositivelyError(Exception):

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import re
+import sys
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +21,11 @@ _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 # torch and safetensors write by themselves and have no errno: their words tell a failed write from a bug.
 _TORCH_WRITER = re.compile(r"inline_container\.cc|PytorchStreamWriter")
 _SAFETENSORS_WRITER = re.compile(r"I/O error: .*\(os error (\d+)\)")
+_RESERVED = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+# On Windows a virus scanner or an indexer may hold a new file for a moment: how long it is waited for, in seconds.
+_PAUSES: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8) if sys.platform == "win32" else ()
+# Windows takes no longer paths unless it was told to.
+_LONGEST_PATH = 259
 
 
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
@@ -36,9 +43,9 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
         permissions = temporary.stat().st_mode
         write(temporary)
         temporary.chmod(permissions)  # safetensors makes a new file that nobody else may read
-        with temporary.open("rb") as file:
+        with temporary.open("r+b") as file:  # Windows flushes only a file that may be written to
             os.fsync(file.fileno())
-        temporary.replace(path)
+        _move(temporary, path)
     except Exception as error:
         code = _failed_write(error)
         if code is None:
@@ -60,19 +67,38 @@ def beside(source: Path, ending: str) -> Path:
     return named.parent / f"{name or 'photos'}{ending}"  # the root of a disk has no name at all
 
 
+def safe_name(text: str) -> str:
+    """A text as the name of a file on every system: on Windows a colon would begin the name of a hidden stream.
+
+    >>> safe_name("BCE: known/all")
+    'BCE- known-all'
+    """
+    return _RESERVED.sub("-", text).rstrip(". ")
+
+
 def is_temporary(path: Path) -> bool:
     """Whether a file is what a killed process had begun to write."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in one step."""
-    write_with(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """Write a text file in one step; its line ends are the same on every system."""
+    write_with(path, lambda temporary: temporary.write_text(text, encoding="utf-8", newline=""))
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file in one step."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _move(source: Path, target: Path) -> None:
+    for pause in _PAUSES:
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            time.sleep(pause)
+    source.replace(target)
 
 
 def _failed_write(error: BaseException) -> int | None:
@@ -81,7 +107,8 @@ def _failed_write(error: BaseException) -> int | None:
         return error.errno or 0
     if type(error).__name__ == "SafetensorError":
         match = _SAFETENSORS_WRITER.search(str(error))
-        return int(match[1]) if match else None
+        # On Windows these are numbers of its own: the fourth argument turns them into those of every system.
+        return OSError(int(match[1]), "", None, int(match[1])).errno if match else None
     if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):
         # Closing the archive fails too, and hides the first error, which knows more if it came from Python's file.
         return (_failed_write(error.__context__) if error.__context__ else None) or 0
@@ -90,8 +117,12 @@ def _failed_write(error: BaseException) -> int | None:
 
 def _sentence(path: Path, code: int) -> str:
     reason = os.strerror(code) if code else "the system did not take it; is the disk full?"
-    if code in _NO_PERMISSION:
+    if code in _NO_PERMISSION and sys.platform == "win32":  # which lets nobody replace a file that is open
+        fix = "Close it in other programs, get leave to write there, or take another folder"
+    elif code in _NO_PERMISSION:
         fix = "Get leave to write there, or take another folder"
+    elif sys.platform == "win32" and len(str(path.absolute())) > _LONGEST_PATH:
+        fix = f"Windows takes paths of up to {_LONGEST_PATH} letters: take a folder nearer to the root of the disk"
     elif code in _NO_ROOM or not code:
         fix = "Make room on its disk, or take another folder"
     else:

@@ -41,7 +41,9 @@ def listen(host: str, port: int | None) -> socket.socket:
     for choice in choices:
         # Named as TCP: only then does asyncio send at once, and not 40 ms later, when what was sent is acknowledged.
         made = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if os.name == "posix":  # elsewhere this would let two servers share a port
+        if sys.platform == "win32":  # where SO_REUSEADDR lets two servers share a port, and this keeps others out
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((host, choice))
@@ -49,7 +51,9 @@ def listen(host: str, port: int | None) -> socket.socket:
             return made
         except (OSError, OverflowError) as error:
             made.close()
-            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE and choice != choices[-1]:
+            # Windows refuses (EACCES) what it reserves for itself, or another server has to itself.
+            is_taken = isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES)
+            if is_taken and choice != choices[-1]:
                 continue
             reason = getattr(error, "strerror", None) or error
             way_out = f"Leave {option('port')} out for a free one" if port is not None else f"Check {option('host')}"
@@ -76,7 +80,7 @@ def in_browser(address: str) -> Iterator[None]:
         with suppress(OSError, RuntimeError):  # no home, or none that may be written
             # In the open: a browser that came as a snap or a flatpak sees no /tmp, and no name that begins with a dot.
             handle, name = mkstemp(".html", "positively-review-", Path.home())  # its mode is 0600
-            ending.callback(Path(name).unlink, missing_ok=True)
+            ending.callback(_remove, Path(name))
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(_REDIRECT.format(escape(address)))
             opening = Timer(0.5, webbrowser.open, [Path(name).as_uri()])
@@ -84,6 +88,11 @@ def in_browser(address: str) -> Iterator[None]:
             opening.start()
             ending.callback(opening.cancel)
         yield
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # on Windows the browser may have it open
+        path.unlink(missing_ok=True)
 
 
 def has_window() -> bool:

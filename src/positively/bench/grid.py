@@ -26,7 +26,7 @@ from positively.bench.runner import DatasetRunner
 from positively.bench.suite import CURVES, Row, Suite
 from positively.data.images import content_hash
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, WeightsError, in_python, option
-from positively.files import write_json, write_with
+from positively.files import safe_name, write_json, write_with
 from positively.logs import logger
 from positively.methods import METHODS
 from positively.models import Start, head_options
@@ -277,7 +277,8 @@ class Bench:
 
     def _write_truth(self, dataset: Dataset) -> None:
         """Test labels, beside the scores: every number can be computed again from the two."""
-        path = self.out / "cells" / f"truth-{dataset.name}-{self._digests[dataset.name]}.safetensors"
+        name = safe_name(f"truth-{dataset.name}-{self._digests[dataset.name]}")
+        path = self.out / "cells" / f"{name}.safetensors"
         if not path.exists():
             write_with(path, lambda temporary: save_file({"states": dataset.test.states()}, temporary))
 
@@ -315,7 +316,7 @@ class Bench:
         parts = [cell.dataset, cell.depth, config.method, f"known{100 * cell.ratio:g}"]
         parts += [f"flipped{100 * cell.noise:g}"] if cell.noise else []
         parts += [f"seed{cell.seed}"] if seed else []
-        return "-".join([*parts, code])
+        return safe_name("-".join([*parts, code]))
 
 
 def _best(history: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 import positively
-from positively.cli.process import prepare_process
+from positively.cli.process import is_closed_pipe, prepare_process, print_anything
 from positively.errors import InterruptedRunError, PositivelyError, in_shell
 from positively.logs import is_first_process, shown
 
@@ -37,7 +37,21 @@ def usage() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; 0 if it went well, 2 for an error that is a sentence, 130 if it was interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    print_anything()
+    try:
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            if sys.stdout is not None:  # Windows programs without a console have none
+                sys.stdout.flush()  # now: at the end of the process nobody could catch what it raises
+    except OSError as error:
+        if not is_closed_pipe(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -60,11 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
         if is_first_process():  # once, not from every process
             print(in_shell(error.message), file=sys.stderr)
         return 130 if isinstance(error, InterruptedRunError) else 2
-    except BrokenPipeError:  # the reader of our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
-        if "--debug" in arguments:
+        if "--debug" in arguments or is_closed_pipe(error):
             raise
         print(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), file=sys.stderr)
         return 2

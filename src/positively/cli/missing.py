@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +152,7 @@ def _describe_table(out: Path, source: Path, count: int, above: float, accept: b
 def _review(values: Namespace) -> str:
     """The command that opens the page on the same table, with those options of this call that it takes as well."""
     from positively.cli import review
+    from positively.errors import quoted
 
     words = ["positively", "review", values.source]
     for name, default in vars(review.parser().get_defaults()).items():
@@ -160,7 +160,7 @@ def _review(values: Namespace) -> str:
         if value != default and name != "out":
             words += [f"--{name.replace('_', '-')}"]
             words += [] if value is True else ["false" if value is False else str(value)]
-    return shlex.join(words)
+    return quoted(*words)
 
 
 def _first(found: MissingTags, count: int = 10, each: int = 2) -> str:

@@ -1,6 +1,8 @@
 """What the command line sets for its own process. A library leaves these to its caller."""
 
 import ctypes
+import errno
+import io
 import os
 import sys
 
@@ -10,6 +12,19 @@ def prepare_process() -> None:
     if sys.platform.startswith("linux"):
         wait_passively()
         keep_freed_memory()
+
+
+def print_anything() -> None:
+    """Let a console or pipe that lacks a letter (ASCII, Windows' cp1252) show its code, in place of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def is_closed_pipe(error: OSError) -> bool:
+    """Whether the reader of our output has had enough; Windows then calls the argument invalid (cpython#79935)."""
+    is_windows_pipe = sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None
+    return isinstance(error, BrokenPipeError) or is_windows_pipe
 
 
 def wait_passively() -> None:

@@ -19,7 +19,10 @@ def tidy(name: str) -> str:
 
 
 def locate(names: Sequence[str], root: Path) -> list[str | None]:
-    r"""Name under which each image lies below ``root`` (backslashes turned if need be), or None where there is none."""
+    r"""Name under which each image lies below ``root``, or None where there is none.
+
+    A backslash is turned where it parts folders: always on Windows, so that a name is the same on every system.
+    """
     listing = cache(_list_folder)
     base = os.fspath(root)
 
@@ -31,7 +34,8 @@ def locate(names: Sequence[str], root: Path) -> list[str | None]:
     found: list[str | None] = []
     for name in names:
         turned = tidy(name.replace("\\", "/"))
-        found.append(name if exists(name) else turned if turned != name and exists(turned) else None)
+        spellings = [turned] if os.sep == "\\" else dict.fromkeys([name, turned])
+        found.append(next((spelling for spelling in spellings if exists(spelling)), None))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from positively import distributed
@@ -22,5 +23,6 @@ def processes_at(folder: Path) -> list[int]:
         found = sorted(int(path.suffix[1:]) for path in folder.glob(f"{mark.stem}.*"))
         distributed.barrier()  # nobody takes a mark away before all have looked
     finally:
-        mark.unlink(missing_ok=True)
+        with suppress(PermissionError):  # held by a scanner (Windows): an empty file that stays harms nobody
+            mark.unlink(missing_ok=True)
     return found

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ _IN_MEMORY_BYTES = 2**30
 
 def default_store() -> Path:
     """Folder of the stored features: ``POSITIVELY_CACHE``, else the user's cache folder."""
-    cache = os.environ.get("POSITIVELY_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    own = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    cache = os.environ.get("POSITIVELY_CACHE") or os.environ.get(own) or Path.home() / ".cache"
     return Path(cache) / "positively" / "features"
 
 
@@ -152,22 +155,23 @@ class FeatureStore:
             if excess <= 0:
                 break
             if path not in _in_use:
-                excess -= sizes[path]
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows removes nothing that another process has mapped
+                    path.unlink(missing_ok=True)
+                    excess -= sizes[path]
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; none if another process removed it."""
+    """Bytes of a file; none if another process removed it, or (Windows says so by refusing) is removing it."""
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return 0
 
 
 def _last_use(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return 0.0
 
 

@@ -49,7 +49,8 @@ class MissingFolder:
         self.path, self._source = Path(path), source
         if self.path.exists() and not self.path.is_dir():
             raise FileError(f"{self.path} is a file. {_ELSEWHERE}")
-        above = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
+        places = (self.path, *self.path.absolute().parents)
+        above = next((place for place in places if place.exists()), places[-1])  # Windows: a disk that is not there
         if not (above.is_dir() and os.access(above, os.W_OK)):
             raise FileError(f"{self.path} cannot be written: nothing may be added to {above}. {_ELSEWHERE}")
         self._summary = _read_summary(self.path / SUMMARY)

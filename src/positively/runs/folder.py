@@ -29,7 +29,7 @@ from positively.calibration import CalibratedScores, OutOfSample
 from positively.errors import RunError, option
 from positively.files import is_temporary, write_json, write_text, write_with
 from positively.labels import States
-from positively.runs.locking import LOCK, lock_folder, make_folder, unlock_folder
+from positively.runs.locking import HOLDER, LOCK, lock_folder, make_folder, unlock_folder
 
 FORMAT = 1
 """Version of the run folder's layout, for the reader that comes after us."""
@@ -111,7 +111,7 @@ class RunFolder:
 
     def _is_free(self) -> bool:
         """Whether there is nothing but empty folders, the lock, and what a kill left half written."""
-        return all(path.is_dir() or path.name == LOCK or is_temporary(path) for path in self.path.rglob("*"))
+        return all(path.is_dir() or path.name in (LOCK, HOLDER) or is_temporary(path) for path in self.path.rglob("*"))
 
     @property
     def holds_run(self) -> bool:

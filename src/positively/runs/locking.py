@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from contextlib import suppress
 from glob import escape
 from itertools import count
@@ -13,7 +14,8 @@ from filelock import FileLock, Timeout
 
 from positively.errors import RunError, option
 
-LOCK = ".lock"
+LOCK, HOLDER = ".lock", ".lock-holder"
+"""The file that is locked, and the one that says who holds it: on Windows nobody else can read a locked file."""
 
 # Workers that read images outlive a killed training by a few seconds, and hold its lock as long.
 _ORPHAN_SECONDS = 15.0
@@ -83,27 +85,31 @@ def lock_folder(folder: Path) -> FileLock:
             f"The run folder {folder} cannot be written to: {error.strerror}. Pass {option('out', 'DIR')}."
         ) from None
     with suppress(OSError):  # who holds it is only for the sentence above
-        (folder / LOCK).write_text(f"{os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        (folder / HOLDER).write_text(f"{os.getpid()} on {socket.gethostname()}", encoding="utf-8")
     return lock
 
 
 def unlock_folder(lock: FileLock) -> None:
-    """Give a lock back, and remove its file."""
-    with suppress(OSError):  # while it is held, so that nobody's new lock is removed; Windows cannot, and needs not
-        Path(lock.lock_file).unlink(missing_ok=True)
+    """Give a lock back, and remove its files."""
+    path = Path(lock.lock_file)
+    for file in (path.with_name(HOLDER), path):
+        with suppress(OSError):  # while it is held, so that nobody's new lock goes; on Windows release() removes it
+            file.unlink(missing_ok=True)
     lock.release()
 
 
 def _holder(folder: Path) -> str:
     """Process and machine that hold the lock, if they can be read."""
     try:
-        return (folder / LOCK).read_text(encoding="utf-8").strip()
+        return (folder / HOLDER).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""
 
 
 def _is_dead(holder: str) -> bool:
     """Whether the holder was a process of this machine that is no more."""
+    if sys.platform == "win32":  # os.kill would end the process; and workers do not inherit a lock there
+        return False
     number, _, machine = holder.partition(" on ")
     if machine != socket.gethostname() or not number.isdecimal():
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PureWindowsPath
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +78,8 @@ def on_record(contents: RunContents, quality: Quality) -> tuple[Values, float]:
 
 def evaluated_table(contents: RunContents) -> str:
     """Name of what the run was evaluated on."""
-    return str((contents.evaluation or {}).get("table") or "the test table").rstrip("/").rpartition("/")[2]
+    # Windows paths know both slashes, so that a run may be read on another system than it was evaluated on.
+    return PureWindowsPath((contents.evaluation or {}).get("table") or "the test table").name
 
 
 def written_tags(contents: RunContents, row: int) -> str:
