@@ -1,4 +1,4 @@
-"""What an export gives: ONNX Runtime beside torch, and LgConv folded and unfolded beside the plain network.
+"""What an export gives: ONNX Runtime, exact and in int8, beside torch; LgConv, folded or not, beside the plain network.
 
 Run as ``python -m benchmarks.export [LITE0.safetensors]`` from the root of the project. Needs the extra ``[onnx]``.
 """
@@ -10,18 +10,19 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import timm
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import measure, ratio_table
+from positively.export.graph import make_graph, open_session
+from positively.export.int8 import quantize
 from positively.export.module import ExportModule
-from positively.export.onnx import onnx_program
 from positively.models import add_lgconv, create_classifier, fold_lgconv
 from positively.models.lgconv import GlobalBranch
-from positively.models.padding import SIZE_STEP, pad_evenly
+from positively.models.onnx import example_pixels
+from positively.models.padding import SIZE_STEP
 
 SIZE, BATCH, CLASSES = 224, 16, 80
 NETWORKS = [
@@ -60,16 +61,14 @@ def export(name: str, options: dict[str, object], weights: str) -> None:
     for branch in classifier.modules():
         if isinstance(branch, GlobalBranch):
             nn.init.uniform_(branch.norm.weight, -0.1, 0.1)
-    any_size = "vit" not in name
-    module = ExportModule(classifier, np.full(CLASSES, 0.5))
-    if any_size:
-        pad_evenly(module)
+    graph = make_graph(classifier, ExportModule(classifier, np.full(CLASSES, 0.5)))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        onnx_program(module, SIZE, any_size).save(str(path))
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        exact, small = Path(folder) / "model.onnx", Path(folder) / "model-int8.onnx"
+        graph.program.save(str(exact))
+        quantize(graph, iter([example_pixels(BATCH, SIZE, SIZE)]), small)
+        session, integers = open_session(exact), open_session(small)
     worst, network = 0.0, classifier.to(memory_format=torch.channels_last)
-    shapes = [(batch, SIZE, SIZE) for batch in (1, 2, 5, BATCH)] + [(2, SIZE + SIZE_STEP, SIZE)] * any_size
+    shapes = [(batch, SIZE, SIZE) for batch in (1, 2, 5, BATCH)] + [(2, SIZE + SIZE_STEP, SIZE)] * graph.any_size
     with torch.inference_mode():
         for batch, height, width in shapes:
             images = torch.rand(batch, 3, height, width)
@@ -79,10 +78,11 @@ def export(name: str, options: dict[str, object], weights: str) -> None:
         tasks = {
             "torch": lambda: network(images),
             "ONNX Runtime": lambda: session.run(None, {"images": images.numpy()}),
+            "ONNX Runtime, int8": lambda: integers.run(None, {"images": images.numpy()}),
         }
         told = ", ".join(f"{key} {value}" for key, value in options.items())
         print(ratio_table(f"{BATCH} images, {name} {told}", measure(tasks)))
-    print(f"largest difference of a score: {worst:.1g}", end="\n\n")
+    print(f"largest difference of an exact score: {worst:.1g}", end="\n\n")
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
 """A run opens in other people's programs, and gives there what it gives here."""
 
 import json
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -20,9 +21,11 @@ import positively as po
 import shapes
 from positively.cli import main
 from positively.data.transforms import ImageTransform
-from positively.errors import ConfigError, FileError, RunError
-from positively.export import export_onnx, export_transformers
+from positively.errors import ConfigError, FileError, ImageError, RunError
+from positively.export import export_int8, export_onnx, export_transformers, graph, int8
 from positively.export import onnx as onnx_room
+from positively.export.loss import compare
+from positively.export.module import ExportModule
 from positively.models.padding import EvenlyPadded
 from positively.predict import Run
 
@@ -47,8 +50,28 @@ def solved(place, tables):
 
 
 @pytest.fixture(scope="module")
+def made(solved):
+    """The graph of that run, which takes seconds to make."""
+    return graph.make_graph(solved.model, ExportModule(solved.model, solved.thresholds))
+
+
+@pytest.fixture
+def quick(made, monkeypatch):
+    """Exports take the graph that was made before."""
+    for room in (onnx_room, int8):
+        monkeypatch.setattr(room, "make_graph", lambda *given: made)
+
+
+@pytest.fixture(scope="module")
 def exported(solved):
     return export_onnx(solved)
+
+
+@pytest.fixture(scope="module")
+def small(solved, made):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "make_graph", lambda *given: made)
+        return export_int8(solved)
 
 
 def pixels(run, table):
@@ -108,20 +131,97 @@ def test_even_padding_is_tensorflows_where_the_stride_divides_the_map(kernel, st
         torch.testing.assert_close(EvenlyPadded(conv)(images), conv(images))
 
 
-def test_a_file_that_gives_something_else_is_never_left_behind(solved, exported, monkeypatch):
+def test_it_names_no_place_on_the_machine_it_was_made_on(exported):
+    assert str(Path(po.__file__).parent).encode() not in exported.path.read_bytes()
+
+
+def test_a_file_that_gives_something_else_is_never_left_behind(solved, exported, monkeypatch, quick):
     before = exported.path.read_bytes()
-    monkeypatch.setattr(onnx_room, "_largest_difference", lambda *given: 0.3)
-    monkeypatch.setattr(onnx_room, "onnx_program", lambda *given: program_of(exported.path))
-    with pytest.raises(RunError, match=r"differs by 0\.3\. Nothing was written"):
+    monkeypatch.setattr(graph, "torch_scores", lambda run, images: np.full((len(images), len(run.classes)), 2.0))
+    with pytest.raises(RunError, match=r"a score differs by [12]\.?\d*\. Nothing was written"):
         export_onnx(solved)
     assert exported.path.read_bytes() == before and not list(solved.path.glob(".model.onnx*"))
 
 
-def program_of(path):
-    """What the exporter returns, of a file that is there: quick."""
-    return SimpleNamespace(
-        model=SimpleNamespace(metadata_props={}), save=lambda place: Path(place).write_bytes(path.read_bytes())
+# int8
+
+
+def test_an_int8_file_is_used_as_the_exact_one_and_gives_nearly_its_scores(solved, small, tables):
+    assert small.path == solved.path / "model-int8.onnx"
+    images = pixels(solved, tables[1])
+    scores, tags = session(small.path).run(["scores", "tags"], {"images": images})
+    exact = solved.scores(tables[1])
+    assert np.abs(scores - exact).mean() < 0.02 and not np.allclose(scores, exact, atol=1e-4)
+    alone = [session(small.path).run(["tags"], {"images": image[None]})[0][0] for image in images[:3]]
+    np.testing.assert_array_equal(alone, tags[:3])
+
+
+def test_its_backbone_is_of_integers_and_its_head_is_not(small):
+    nodes = onnx.load(small.path).graph.node
+    integers = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
+    weighted = [node for node in nodes if node.op_type in ("Conv", "Gemm", "MatMul")]
+    kinds = [all(name in integers for name in node.input[:2]) for node in weighted]
+    assert kinds[0] is False, "the first convolution sees the pixels"
+    assert all(kind is (node.op_type == "Conv") for kind, node in zip(kinds[1:], weighted[1:], strict=True))
+    assert sum(kinds) > 3
+
+
+def test_what_int8_costs_is_told_and_stored_and_measured_on_other_photos(solved, small, capsys, quick, place):
+    assert main(["export", str(solved.path), "--int8", "--out", str(place / "told.onnx")]) == 0
+    out = capsys.readouterr().out
+    assert "ranges" not in out and f"what {small.calibrated} photos of the table showed" in out
+    assert f"On {small.loss.photos} photos that did not shape it" in out and "How high known tags rank" in out
+    told = {entry.key: entry.value for entry in onnx.load(small.path).metadata_props}
+    stored = json.loads(told["int8"])
+    assert stored["log_rank_after"] == small.loss.log_rank_after and stored["calibrated"] == small.calibrated
+    assert json.loads(told["classes"]) == solved.classes
+    first, second = int8.draw_photos(solved, None, 128, 400)
+    assert not set(first.paths) & set(second.paths) and len(first) + len(second) == 200
+    assert small.loss.photos == len(second) and small.calibrated == len(first)
+
+
+def test_an_int8_file_that_lost_what_it_is_for_is_not_written(solved, small, place, monkeypatch, quick):
+    monkeypatch.setattr(int8, "file_scores", lambda *given: lambda images: np.full((len(images), 4), 0.5))
+    with pytest.raises(RunError, match=r"loses too much by integers.*Nothing was written. Export it without int8"):
+        export_int8(solved, place / "lost.onnx")
+    assert not list(place.glob("*lost.onnx*"))
+
+
+def test_a_loss_counts_tags_and_ranks():
+    exact = np.array([[0.9, 0.2], [0.6, 0.8], [0.1, 0.3], [0.2, 0.1]])
+    states = np.array([[1, 0], [0, 1], [0, 0], [0, 0]], dtype=np.int8)
+    cuts = np.array([0.5, np.inf])
+    same = compare(exact, exact, cuts, states)
+    assert (same.tags, same.tags_after, same.changed, same.pairs) == (2, 2, 0, 8) and same.is_usable
+    assert same.log_rank == pytest.approx(np.log(4))
+    turned = compare(exact, exact[::-1], cuts, states)
+    assert turned.log_rank_after < 0.9 * same.log_rank and not turned.is_usable
+    fewer = compare(exact, exact * [0.5, 1], cuts, states)
+    assert fewer.log_rank_after == same.log_rank and fewer.changed == 2 and not fewer.is_usable, (
+        "ranks alone are not all"
     )
+    assert compare(exact, exact - 0.01, cuts, None).is_usable and "No tag" in str(compare(exact, exact, cuts, None))
+    assert not compare(exact, np.full_like(exact, np.nan), cuts, None).is_usable
+
+
+def test_photos_that_have_moved_are_asked_for(solved, place, tables, tmp_path, quick, capsys):
+    shutil.copytree(solved.path, tmp_path / "run")
+    config = (tmp_path / "run" / "config.yaml").read_text().replace(str(place), str(tmp_path / "gone"))
+    (tmp_path / "run" / "config.yaml").write_text(config)
+    moved = Run(tmp_path / "run", device="cpu")
+    with pytest.raises(ImageError, match=r"no longer where they were. Pass their folder with images='DIR'"):
+        export_int8(moved)
+    with pytest.raises(ImageError, match="None of the run's images lies under"):
+        export_int8(moved, images=tmp_path)
+    assert export_int8(moved, images=tables[0].root).loss.is_usable
+    assert main(["export", str(solved.path), "--images", str(place)]) == 2
+    assert "--images goes with --int8" in capsys.readouterr().err
+
+
+def test_a_network_without_layers_for_integers_is_told_so(solved, place, monkeypatch, made):
+    monkeypatch.setattr(int8, "make_graph", lambda *given: replace(made, backbone_nodes={"a": "Conv", "b": "Relu"}))
+    with pytest.raises(RunError, match="no layers besides its first that integers could compute"):
+        export_int8(solved, place / "none.onnx")
 
 
 def test_somebody_elses_file_stays(solved, place):
@@ -142,8 +242,7 @@ def test_without_the_extra_its_name_is_told(solved, monkeypatch):
         export_onnx(solved)
 
 
-def test_the_command_says_what_it_wrote(solved, place, capsys, monkeypatch, exported):
-    monkeypatch.setattr(onnx_room, "onnx_program", lambda *given: program_of(exported.path))
+def test_the_command_says_what_it_wrote(solved, place, capsys, quick):
     assert main(["export", str(solved.path), "--out", str(place / "said.onnx")]) == 0
     assert "any number of images, sides in steps of 32, best at 32" in capsys.readouterr().out
     assert main(["export", str(solved.path), "--format", "transformers", "--out", str(place / "said")]) == 0

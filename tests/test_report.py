@@ -20,9 +20,10 @@ from positively.files import write_json
 from positively.labels import POSITIVE
 from positively.report.page import render_page
 from positively.report.run.contents import read_contents
-from positively.report.run.photos import PhotoBook, find_root, image_folders
+from positively.report.run.photos import PhotoBook
 from positively.report.run.quality import judge, reliability, wilson
 from positively.report.run.writing import run_sections
+from positively.training.sources import find_root, image_folders
 
 SECTIONS = [
     "At a glance",

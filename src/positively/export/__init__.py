@@ -1,6 +1,7 @@
 """A run for other programs: what is written here opens without this package."""
 
+from positively.export.int8 import Int8File, export_int8
 from positively.export.onnx import OnnxFile, export_onnx
 from positively.export.transformers import export_transformers
 
-__all__ = ["OnnxFile", "export_onnx", "export_transformers"]
+__all__ = ["Int8File", "OnnxFile", "export_int8", "export_onnx", "export_transformers"]

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
-import positively
-from positively.errors import FileError, RunError, option
+from positively.errors import RunError
+from positively.export.graph import (
+    Pixels,
+    Scores,
+    make_graph,
+    metadata,
+    open_session,
+    refuse_foreign,
+    verify_scores,
+    write_verified,
+)
 from positively.export.module import ExportModule
-from positively.files import write_with
-from positively.models.onnx import example_pixels, import_runtime, to_onnx
-from positively.models.padding import SIZE_STEP, pad_evenly
+from positively.models.onnx import import_runtime
 from positively.predict import Run
-
-TOLERANCE = 1e-4
-"""Largest difference of a score to torch's with which an export is still the same model."""
-_BATCHES = (1, 2, 5)
-_LARGEST_SIDE = 2048
 
 
 @dataclass(frozen=True)
@@ -49,95 +49,27 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
         ConfigError: If the extra ``[onnx]`` is not installed.
         RunError: If the network cannot be exported, or the file does not give what torch gives.
     """
-    runtime = import_runtime()
+    import_runtime()
     path = Path(out) if out is not None else run.path / "model.onnx"
-    _refuse_foreign(path)
-    module = ExportModule(run.model, run.thresholds)
-    size = run.model.backbone.image_size
-    # A ViT has the positions of one size; any other network takes what it can halve.
-    any_size = size % SIZE_STEP == 0 and not hasattr(run.model.backbone.network, "pos_embed")
-    if any_size:
-        pad_evenly(module)
-    program = onnx_program(module, size, any_size)
-    program.model.metadata_props.update(_metadata(run, any_size))
+    refuse_foreign(path)
+    graph = make_graph(run.model, ExportModule(run.model, run.thresholds))
+    graph.program.model.metadata_props.update(metadata(run, graph.any_size))
 
-    seen: list[float] = []
+    def verify(temporary: Path) -> float:
+        return verify_scores(run, graph.any_size, file_scores(temporary, run))
 
-    def write(temporary: Path) -> None:
-        program.save(str(temporary))
-        seen.append(_largest_difference(runtime, temporary, run, any_size))
-        if not seen[-1] <= TOLERANCE:  # also where it is no number
-            raise RunError(
-                f"The exported network does not give what torch gives: a score differs by {seen[-1]:.2g}. Nothing was "
-                "written."
-            )
-
-    write_with(path, write)
-    return OnnxFile(path, any_size, seen[-1])
+    difference = write_verified(path, lambda temporary: graph.program.save(str(temporary)), verify)
+    return OnnxFile(path, graph.any_size, difference)
 
 
-def onnx_program(module: ExportModule, size: int, any_size: bool) -> Any:
-    """The module as torch's ONNX program, for any number of images."""
-    side = torch.export.Dim
-    shape, height, width = {0: side("batch")}, size, size
-    if any_size:
-        # An example whose sides differ, and that no stage brings down to one position: what is true of it alone would
-        # become a rule of the graph.
-        height = max(size, 4 * SIZE_STEP)
-        width = height + SIZE_STEP
-        most = _LARGEST_SIDE // SIZE_STEP
-        shape |= {2: SIZE_STEP * side("rows", max=most), 3: SIZE_STEP * side("columns", max=most)}
-    return to_onnx(module, torch.rand(2, 3, height, width), ["scores", "tags"], shape)
+def file_scores(path: Path, run: Run) -> Callable[[Pixels], Scores]:
+    """What a file gives of pixels; its tags have to be its scores at the run's cuts."""
+    session, cuts = open_session(path), run.thresholds.astype(np.float32)
 
-
-def _metadata(run: Run, any_size: bool) -> dict[str, str]:
-    backbone = run.model.backbone
-    cuts = [float(cut) if np.isfinite(cut) else None for cut in run.thresholds]
-    told = {
-        "positively": positively.__version__,
-        "classes": run.classes,
-        "cuts": cuts,
-        "image_size": backbone.image_size,
-        "any_size": any_size,
-        "resize": "squash",
-        "interpolation": backbone.interpolation,
-        "pixels": "RGB in [0, 1]",
-        "backbone": backbone.name,
-        "head": run.head,
-    }
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in told.items()}
-
-
-def _largest_difference(runtime: Any, path: Path, run: Run, any_size: bool) -> float:
-    """Between the file's scores and those of the run's own network, at every batch and (if it may) another size."""
-    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    size = run.model.backbone.image_size
-    shapes = [(batch, size, size) for batch in _BATCHES]
-    if any_size:
-        shapes.append((2, size + SIZE_STEP, size))
-    largest = 0.0
-    for batch, height, width in shapes:
-        pixels = example_pixels(batch, height, width)
+    def score(pixels: Pixels) -> Scores:
         scores, tags = session.run(["scores", "tags"], {"images": pixels})
-        with torch.inference_mode():
-            expected = run.model(torch.from_numpy(pixels).to(run.device)).double().sigmoid().cpu().numpy()
-        if not np.array_equal(tags, scores >= run.thresholds.astype(np.float32)):
-            return float("inf")
-        largest = max(largest, float(np.abs(scores - expected).max()))
-    return largest
+        if not np.array_equal(tags, scores >= cuts):
+            raise RunError("The exported network gives other tags than its scores at the cuts. Nothing was written.")
+        return np.asarray(scores, dtype=np.float64)
 
-
-def _refuse_foreign(path: Path) -> None:
-    """What was not written here is not overwritten."""
-    if path.is_dir():
-        raise FileError(f"{path} is a folder. Name a file with {option('out', 'model.onnx')}.")
-    if not path.exists():
-        return
-    import onnx
-
-    try:
-        ours = any(entry.key == "positively" for entry in onnx.load(path, load_external_data=False).metadata_props)
-    except Exception:  # whatever it is, it is not ours
-        ours = False
-    if not ours:
-        raise FileError(f"{path} exists and is no export of positively. Name another with {option('out', 'FILE')}.")
+    return score

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -13,17 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from positively.calibration import CalibratedScores, OutOfSample
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
-from positively.errors import PositivelyError, RunError
+from positively.errors import RunError
 from positively.labels import LabelTable, States
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
-from positively.training.config import TrainConfig
-from positively.training.core import hide_labels
+from positively.training.sources import read_config, read_table_again, states_as_trained
 
 # Pairs of photo and tag that a report looks at; of a larger table it takes photos at even distances.
 MOST_PAIRS = 2**23
@@ -91,7 +86,7 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
     folder = RunFolder(path)
     model = load_model_config(folder)
     classes: list[str] = model["classes"]
-    config = _read(folder.config, lambda text: dict(yaml.safe_load(text)))
+    config = read_config(folder)
     names, parts = _read(folder.images, _parse_images)
     rows = np.unique(np.linspace(0, len(names) - 1, max(1, min(len(names), MOST_PAIRS // len(classes)))).astype(int))
     out_of_sample, states = None, None
@@ -101,9 +96,9 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
         rows = rows[rows < len(states)]
         out_of_sample, states = OutOfSample(found.scores[rows], found.calibrated), states[rows]
     else:
-        table = table or _read_table(config, classes)
+        table = table or read_table_again(config, classes)
         if table is not None:
-            states = _states(table, config, classes, [names[row] for row in rows])
+            states = states_as_trained(table, config, classes, [names[row] for row in rows])
     evaluation = folder.path / "evaluation.json"
     return RunContents(
         folder=folder,
@@ -126,7 +121,7 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
 def _read(path: Path, parse: Any) -> Any:
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"{path} is missing or damaged. Put it back, or train the run again.") from None
 
 
@@ -142,25 +137,3 @@ def _parse_evaluation(text: str) -> dict[str, Any]:
     for name in ("images", "mean_average_precision", "average_precision", "f1", "f1_at_half", "f1_top_3"):
         found[name]  # what the page shows; without it, the file is none of ours
     return found
-
-
-def _read_table(config: Mapping[str, Any], classes: list[str]) -> LabelTable | None:
-    """The run's table, if it still lies where it was; its images need not."""
-    if not config.get("table"):
-        return None
-    reading = {field.name: config[field.name] for field in fields(ReadOptions) if field.name in config}
-    try:
-        options = ReadOptions(**{**reading, "verify": False, "skip_missing": True, "skip_broken": True})
-        return read_labels(config["table"], options, classes=classes)[0]
-    except (PositivelyError, OSError, TypeError):
-        return None
-
-
-def _states(table: LabelTable, config: Mapping[str, Any], classes: list[str], images: list[str]) -> States | None:
-    """Labels of these images as the training saw them."""
-    settings = {field.name: config[field.name] for field in fields(TrainConfig) if field.name in config}
-    seen = hide_labels(table, TrainConfig(**settings)).with_classes(classes)
-    rows = {image: row for row, image in enumerate(seen.images)}
-    if not all(image in rows for image in images):
-        return None
-    return seen.states([rows[image] for image in images])

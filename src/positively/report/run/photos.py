@@ -1,18 +1,16 @@
-"""Which photos a report shows, where they lie, and how they get into the page."""
+"""Which photos a report shows, and how they get into the page."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from positively.data.images import load_image
-from positively.data.places import locate
 from positively.errors import ImageError
 from positively.missing.listing import Pairs
 from positively.report.page import Photo
@@ -20,8 +18,6 @@ from positively.report.page import Photo
 SIDE, QUALITY = 240, 72
 """Pixels of the longer side and JPEG quality: about ten kilobytes a picture."""
 _FEW_PIXELS = 100
-_SAMPLE = 32
-_MOST_FOLDERS = 64
 # Pairs of a list that are looked through for some of many kinds.
 _DEEPEST = 20_000
 
@@ -60,34 +56,6 @@ class PhotoBook:
         picture.save(data, "PNG" if is_tiny else "JPEG", quality=QUALITY)
         kind = "png" if is_tiny else "jpeg"
         return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}", is_tiny
-
-
-def find_root(images: Sequence[str], candidates: Iterable[Path]) -> Path | None:
-    """The folder below which most of some of the images lie; None if none of them does anywhere."""
-    sample = list(images[:: max(1, len(images) // _SAMPLE)])
-    best: tuple[int, Path | None] = (0, None)
-    for root in dict.fromkeys(candidates):
-        found = sum(name is not None for name in locate(sample, root))
-        best = max(best, (found, root), key=lambda pair: pair[0])
-        if found == len(sample):
-            break
-    return best[1]
-
-
-def image_folders(run: Path, config: Mapping[str, Any]) -> Iterable[Path]:
-    """Folders in which a run's images may lie, by its configuration, also if all was moved together."""
-    table = Path(str(config.get("table") or ""))
-    named = [Path(str(config["images"]))] if config.get("images") else []
-    named += [table, table.parent, table.parent.parent] if config.get("table") else []
-    for path in named:
-        # A relative path was relative to where the command was given: here, or above the run folder.
-        bases = [Path()] if path.is_absolute() else [Path(), *run.absolute().parents]
-        for base in bases:
-            yield base / path
-    for path in named:  # COCO and VOC keep images below the folder that was named
-        for below in (path, path / "images"):
-            folders = sorted(entry for entry in below.iterdir() if entry.is_dir()) if below.is_dir() else []
-            yield from folders[:_MOST_FOLDERS]
 
 
 def first_of_each(pairs: Pairs, count: int, each: int) -> list[int]:

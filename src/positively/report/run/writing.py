@@ -6,19 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from positively.errors import ImageError, RunError, option
+from positively.errors import RunError, option
 from positively.files import write_text
 from positively.labels import POSITIVE, LabelTable
 from positively.report.page import Section, render_page
 from positively.report.run.classes import classes_section, together_section
 from positively.report.run.contents import RunContents, read_contents
 from positively.report.run.judgement import quality_section
-from positively.report.run.photos import PhotoBook, find_root, image_folders
+from positively.report.run.photos import PhotoBook
 from positively.report.run.quality import judge
 from positively.report.run.scores import scores_section, thresholds_section
 from positively.report.run.suggestions import listing, missing_section, photos_section
 from positively.report.run.summary import summary_section
 from positively.report.run.training import environment_section, training_section
+from positively.training.sources import photo_root
 
 # By the first bytes of a page one can tell whether it is ours.
 _MARK = '<meta name="generator" content="positively">'
@@ -51,7 +52,8 @@ def write_run_report(
     page = Path(out) if out is not None else contents.folder.report
     if page.exists() and _MARK not in page.read_text(encoding="utf-8", errors="replace")[:_HEAD_CHARACTERS]:
         raise RunError(f"{page} was not written by positively. Move it away, or pass {option('out', 'FILE')}.")
-    book = PhotoBook(_root(contents, images))
+    likely = [contents.root] if contents.root is not None else []
+    book = PhotoBook(photo_root(contents.folder.path, contents.images, contents.config, images, likely))
     title = f"Report of {contents.folder.path.absolute().name}"
     write_text(page, render_page(run_sections(contents, book), title, _lead(contents)))
     return page
@@ -84,19 +86,6 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
     sections.append(together_section(contents, soft))
     sections += [training_section(contents), environment_section(contents)]
     return [section for section in sections if section is not None]
-
-
-def _root(contents: RunContents, images: str | Path | None) -> Path | None:
-    if images is not None:
-        root = find_root(contents.images, [Path(images)])
-        if root is None:
-            raise ImageError(
-                f"None of the run's images lies under {images}, such as {contents.images[0]}. Pass the folder that "
-                f"was {option('images')} when it was trained."
-            )
-        return root
-    candidates = [contents.root] if contents.root is not None else []
-    return find_root(contents.images, [*candidates, *image_folders(contents.folder.path, contents.config)])
 
 
 def _lead(contents: RunContents) -> str:
