@@ -130,17 +130,6 @@ def test_what_predict_writes_can_be_trained_on(run, scenes, tmp_path):
     assert main(words) == 0
 
 
-def test_broken_images_are_counted_when_skipped(run, scenes, tmp_path, capsys):
-    (tmp_path / "bad.png").write_bytes(b"")
-    good = str(scenes / "test" / "00001.png")
-    words = ["predict", str(run), good, str(tmp_path / "bad.png")]
-    assert main(words) == 2
-    assert "bad.png: zero bytes" in capsys.readouterr().err
-    assert main([*words, "--skip-broken", "--out", str(tmp_path / "tags.csv")]) == 0
-    shown = capsys.readouterr()
-    assert "1 images tagged" in shown.out and "bad.png (zero bytes)" in shown.err
-
-
 def test_check_looks_without_training(scenes, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["check"]) == 0

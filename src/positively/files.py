@@ -12,9 +12,11 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from positively.errors import FileError
+
+Result = TypeVar("Result")
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -45,7 +47,7 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
         temporary.chmod(permissions)  # safetensors makes a new file that nobody else may read
         with temporary.open("r+b") as file:  # Windows flushes only a file that may be written to
             os.fsync(file.fileno())
-        _move(temporary, path)
+        patiently(lambda: temporary.replace(path))
     except Exception as error:
         code = _failed_write(error)
         if code is None:
@@ -91,14 +93,14 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def _move(source: Path, target: Path) -> None:
+def patiently(action: Callable[[], Result]) -> Result:
+    """Do something to a file that another process may hold for a moment, which on Windows is no permission."""
     for pause in _PAUSES:
         try:
-            source.replace(target)
-            return
+            return action()
         except PermissionError:
             time.sleep(pause)
-    source.replace(target)
+    return action()
 
 
 def _failed_write(error: BaseException) -> int | None:

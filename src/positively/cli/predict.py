@@ -1,30 +1,51 @@
 """``positively predict``: tags of images."""
 
-import csv
-import json
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser
-from positively.errors import ConfigError, option
+from positively.errors import ConfigError, ImageError, option
+from positively.options import Runtime
 
 if TYPE_CHECKING:
-    from positively.predict import Prediction
+    from jsonargparse import Namespace
+
+    from positively.predict import Picture, Prediction, Written
 
 
 def parser() -> Parser:
     """Options of the verb."""
-    made = Parser("predict", "RUN IMAGE...", "Tag images, or all images under folders, with a trained run.")
+    made = Parser(
+        "predict",
+        "RUN IMAGE...",
+        "Tag images with a trained run: files, all images under folders, the images of a table, or (with '-') a list "
+        "of paths on standard input. With --out, the same command goes on where it was stopped, and several at once, "
+        "or under torchrun, on one machine or on many that share a disk, divide the work. Images that cannot be read "
+        "are named, and do not stop it.",
+    )
     made.add_argument("run", type=str, help="run folder")
-    made.add_argument("images", nargs="+", type=str, help="image files or folders")
-    made.add_argument("--out", type=str | None, default=None, help="write a .csv or .jsonl file in place of printing")
+    made.add_argument(
+        "places", nargs="+", type=str, help="image files, folders, tables (CSV, TSV, Parquet, COCO json) or -"
+    )
+    made.add_argument(
+        "--images", type=str | None, default=None, help="folder of a table's images; default: the table's"
+    )
+    made.add_argument(
+        "--out", type=str | None, default=None, help="write a .csv, .jsonl or .parquet file in place of printing"
+    )
+    made.add_switch("overwrite", help="replace the file if it is there")
     made.add_argument("--top", type=int | None, default=None, help="this many best tags, whatever the cuts say")
     made.add_run_use()
-    made.add_switch("skip_broken", help="leave unreadable images without tags, and name them, in place of stopping")
-    made.add_argument("--workers", type=int, default=0, help="processes that read images")
+    made.add_argument(
+        "--runtime",
+        type=Runtime,
+        default="auto",
+        help="what runs the network on a CPU; 'auto': ONNX Runtime for a thousand images and more, if installed",
+    )
     made.add_plugin()
     return made
 
@@ -33,55 +54,71 @@ def main(arguments: list[str]) -> int:
     """Predict, one line an image."""
     values = parser().parse(arguments)
     from positively.cli.progress import counting
-    from positively.predict import Run, find_images
+    from positively.predict import Run, Tagger, write_predictions
     from positively.registry import load_plugin
 
     if values.plugin:
         load_plugin(values.plugin)
-    images = find_images(values.images)
-    run = Run(values.run, head=values.head, precision=values.precision)
-    predictions = run.stream(images, top=values.top, skip_broken=values.skip_broken, workers=values.workers)
-    if values.out is None:
-        for prediction in predictions:
-            print(_line(prediction))
-        return 0
-    broken = []
-    with _opened(Path(values.out)) as file, counting("tagging", len(images)) as progress:
-        if values.out.endswith(".csv"):
-            csv.writer(file).writerow(["image", "tags", "scores"])
-        for prediction in predictions:
-            progress(1)
-            if prediction.error:
-                broken.append(f"{prediction.image} ({prediction.error})")
-            if values.out.endswith(".csv"):
-                scores = ";".join(f"{score:.4f}" for score in prediction.tags.values())
-                csv.writer(file).writerow([prediction.image, ";".join(prediction.tags), scores])
-            else:
-                record = {"image": prediction.image, "tags": prediction.tags, "error": prediction.error}
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    for line in broken:
-        print(f"skipped {line}", file=sys.stderr)
-    print(f"{len(images) - len(broken):,} images tagged in {values.out}.")
+    pictures = _pictures(values)
+    with _processes() as (several, device):
+        run = Run(values.run, device=device, head=values.head, precision=values.precision, runtime=values.runtime)
+        if values.out is not None:
+            with counting("tagging", len(pictures)) as progress:
+                chosen = {"top": values.top, "overwrite": values.overwrite, "progress": progress}
+                written = write_predictions(run, pictures, values.out, **chosen)
+            return _report(written) if written.is_ours else 0
+        if several:
+            raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
+        broken = 0
+        for prediction in Tagger(run, len(pictures), values.top)(pictures):
+            broken += prediction.error is not None
+            print(_line(prediction), file=sys.stderr if prediction.error else sys.stdout)
+    if broken == len(pictures):
+        raise ImageError("None of the images could be read.")
     return 0
 
 
-def _line(prediction: "Prediction") -> str:
+def _pictures(values: Namespace) -> list[Picture]:
+    from positively.predict.pictures import find_pictures, read_list
+
+    if "-" not in values.places:
+        return find_pictures(values.places, values.images)
+    if len(values.places) > 1:
+        raise ConfigError("A list on standard input (-) stands alone, without other images.")
+    pictures = read_list(sys.stdin.buffer.read().decode(errors="surrogateescape"))
+    if not pictures:
+        raise ImageError("Standard input lists no image. It takes one path a line.")
+    return pictures
+
+
+@contextmanager
+def _processes() -> Iterator[tuple[bool, str | None]]:
+    """Join the processes that torchrun started, if it did: whether there are several, and the device of this one."""
+    import os
+
+    import torch
+    import torch.distributed as dist
+
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        yield False, None
+        return
+    dist.init_process_group("gloo")
+    try:
+        yield True, f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else None
+    finally:
+        dist.destroy_process_group()
+
+
+def _report(written: Written) -> int:
+    for image, reason in written.broken.items():
+        print(f"{image}: skipped, {reason}", file=sys.stderr)
+    skipped = f" {len(written.broken):,} could not be read." if written.broken else ""
+    print(f"{written.images - len(written.broken):,} images tagged in {written.path}.{skipped}")
+    return 2 if len(written.broken) == written.images else 0
+
+
+def _line(prediction: Prediction) -> str:
     if prediction.error:
         return f"{prediction.image}: skipped, {prediction.error}"
     tags = ", ".join(f"{tag} {score:.2f}" for tag, score in prediction.tags.items())
     return f"{prediction.image}: {tags or 'no tag'}"
-
-
-@contextmanager
-def _opened(out: Path) -> Iterator[TextIO]:
-    """A file that appears under its name when it is complete."""
-    if out.suffix not in (".csv", ".jsonl"):
-        raise ConfigError(f"{option('out', str(out))}: the ending says the format, .csv or .jsonl.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)

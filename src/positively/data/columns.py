@@ -88,6 +88,11 @@ def find_layout(raw: RawTable, options: ReadOptions) -> Layout:
     return _Finder(raw).layout(options)
 
 
+def find_image_column(raw: RawTable, options: ReadOptions) -> int:
+    """Find the column that names the images, where nothing else of a table is asked for."""
+    return _Finder(raw).image(options)
+
+
 class _Finder:
     """Gives out columns, each to one role."""
 
@@ -119,6 +124,14 @@ class _Finder:
             return Layout(image, split=split, classes=classes, unread=unread)
         state = self._take(self._find_state())
         return Layout(image, tags, absent, split, state, (), tuple(self.free))
+
+    def image(self, options: ReadOptions) -> int:
+        asked = self._asked(options.image_column, "image")
+        found = asked if asked is not None else self._find_image()
+        if found is None:
+            named = ", ".join(repr(column.name) for column in self.columns[:12])
+            raise TableError(f"{self.raw.source}: none of the columns {named} holds names of images. Call it 'image'.")
+        return found
 
     def _take(self, column: int | None) -> int | None:
         if column is not None:

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from positively.data.columns import find_layout
+from positively.data.columns import find_image_column, find_layout
 from positively.data.dialect import RawTable, read_raw_text
 from positively.data.finishing import Draft, finish, fixed_classes, image_folder, tell_size
 from positively.data.names import name_classes, read_aliases
 from positively.data.options import ReadOptions
 from positively.data.parquet import is_parquet, read_raw_parquet
+from positively.data.places import locate, tidy
 from positively.data.problems import Report, stop
 from positively.data.records import Records, read_records
 from positively.errors import option
@@ -52,6 +53,22 @@ def read_table(
     table, notes = finish(draft, options, report)
     told = [_tell_file(raw, records), *records.notes, tell_size(table), *_tell_states(records, options, table)]
     return table, told + notes
+
+
+def read_image_names(path: str | Path, options: ReadOptions = _DEFAULTS) -> list[str]:
+    """Names of the images of a table, once each, in order; whatever else it holds, and whether or not they are there.
+
+    Args:
+        path: CSV, TSV or Parquet file; a column of names is enough.
+        options: Folder of the images, and their column if it is not found by itself.
+    """
+    path = Path(path)
+    root = image_folder(options) or path.parent
+    raw = _open(path)
+    column = find_image_column(raw, options)
+    names = [cells[column] for _, cells in raw.rows() if cells[column].strip()]
+    found = locate(names, root)
+    return list(dict.fromkeys(there or tidy(name) for name, there in zip(names, found, strict=True)))
 
 
 def _open(path: Path) -> RawTable:

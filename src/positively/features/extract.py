@@ -89,7 +89,8 @@ def extract(
         order = SequentialBatchSampler(len(rows), batch_size)
         codes = [hashes[row] for row in rows]
         rounds = -(-len(order) // _batches_a_round(batch_size))
-        network = partial(_network, classifier, len(table), runtime, features.folder / "network.onnx")
+        # Which runtime it is depends on the whole table, not on what is still to be done.
+        network = partial(_run_features, classifier, len(table), runtime, features.folder)
         with closing(_compute(network, samples, order, workers, codes, features, len(missing), progress)) as compute:
             for _ in range(rounds if alone else distributed.largest(rounds)):
                 agree(partial(next, compute, None), alone)
@@ -112,9 +113,23 @@ class _Features(nn.Module):
         return features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE)
 
 
-def _network(classifier: Classifier, images: int, runtime: Runtime, path: Path) -> Callable[[Tensor], Tensor]:
-    """Images to features, on the CPU. Which runtime it is depends on the whole table, not on what is still to do."""
+def frozen_network(
+    classifier: Classifier, transform: ImageTransform, images: int, *, runtime: Runtime = "auto"
+) -> Callable[[Tensor], Tensor]:
+    """Bytes B×3×size×size → what :func:`extract` stores of them, on the CPU, for whoever does not store it.
+
+    Args:
+        classifier: The network.
+        transform: How images are resized.
+        images: How many there will be in all.
+        runtime: What runs the network.
+    """
+    return _run_features(classifier, images, runtime, default_store() / feature_key(classifier, transform))
+
+
+def _run_features(classifier: Classifier, images: int, runtime: Runtime, folder: Path) -> Callable[[Tensor], Tensor]:
     size = classifier.backbone.image_size
+    path = folder / "network.onnx"
     return run_frozen(_Features(classifier.eval()).eval(), size, images, runtime=runtime, path=path)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import nn
 
-from positively.data.images import find_broken, is_image_name
+from positively.data.images import ImageSource
 from positively.data.loading import FeatureDataset, ImageDataset
 from positively.data.overlap import image_hashes, refuse_known
 from positively.data.transforms import ImageTransform
@@ -22,24 +22,13 @@ from positively.features import extract
 from positively.labels import LabelTable
 from positively.metrics import Evaluation, evaluate
 from positively.models import Classifier, KernelHead
+from positively.options import Runtime
+from positively.predict.tagging import Prediction, Tagger, named
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
 from positively.runs.scoring import score, sigmoid
 
 Scores = npt.NDArray[np.float64]
-
-# Images looked at before the first of them is scored: broken ones are found before anything is printed of the rest.
-_CHUNK_IMAGES = 1024
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Tags of one image, best first, with their scores."""
-
-    image: str
-    tags: dict[str, float]
-    error: str | None = None
-    """Why the image could not be read, if broken images are skipped."""
 
 
 class Run:
@@ -58,6 +47,7 @@ class Run:
         *,
         head: str | None = None,
         precision: float | None = None,
+        runtime: Runtime = "auto",
     ) -> None:
         """Name a run.
 
@@ -67,11 +57,12 @@ class Run:
             device: Where to compute.
             head: 'linear' takes the plain head that was solved beside a kernel's; by default the run's own.
             precision: Give tags only where this share of them is expected to be right, in place of the run's own cuts.
+            runtime: What runs the network on a CPU; 'auto' is ONNX Runtime where it is installed and images are many.
         """
         if precision is not None and not 0 < precision <= 1:
             raise ConfigError(f"{option('precision', precision)}: a share of right tags lies above 0 and up to 1.")
         self.folder = RunFolder(path)
-        self._head, self.precision = head, precision
+        self._head, self.precision, self.runtime = head, precision, runtime
         self._backbone = backbone
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -125,12 +116,13 @@ class Run:
 
     def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
         """Scores N×C of a table's images, in the model's order of classes."""
-        samples = ImageDataset(table.with_classes(self.classes), self._transform)
+        samples = ImageDataset(table.with_classes(self.classes), self.transform)
         logits = score(self.model, samples, device=self.device, workers=workers, progress=progress, all_processes=False)
         return sigmoid(logits)
 
     @property
-    def _transform(self) -> ImageTransform:
+    def transform(self) -> ImageTransform:
+        """How images become the network's pixels."""
         return ImageTransform(self.model.backbone.image_size, self.model.backbone.interpolation)
 
     def _stored_scores(self, table: LabelTable, workers: int, progress: Callable[[int], None] | None) -> Scores:
@@ -143,7 +135,15 @@ class Run:
                 progress(done - counted)
             counted = done
 
-        features = extract(self.model, table, self._transform, workers=workers, progress=count, all_processes=False)
+        features = extract(
+            self.model,
+            table,
+            self.transform,
+            workers=workers,
+            runtime=self.runtime,
+            progress=count,
+            all_processes=False,
+        )
         dataset = FeatureDataset(table, features)
         return sigmoid(score(self.model.trainable, dataset, device=self.device, all_processes=False))
 
@@ -169,68 +169,26 @@ class Run:
         refuse_known(dict(zip(image_hashes(table), table.images, strict=True)), seen, table.source)
 
     def predict(
-        self,
-        images: str | Path | Sequence[str | Path],
-        *,
-        top: int | None = None,
-        skip_broken: bool = False,
-        workers: int = 0,
+        self, images: ImageSource | Sequence[ImageSource], *, top: int | None = None, skip_broken: bool = False
     ) -> list[Prediction]:
-        """Tags of images (or of one), best first: where scores reach thresholds, or the ``top`` best learned ones."""
-        images = [images] if isinstance(images, str | Path) else images
-        return list(self.stream(images, top=top, skip_broken=skip_broken, workers=workers))
+        """Tags of images (or of one), best first: where scores reach thresholds, or the ``top`` best learned ones.
+
+        Args:
+            images: Paths, encoded files as bytes, PIL images or arrays of pixels; a mixture of them, or one.
+            top: This many best tags, whatever the cuts say.
+            skip_broken: Return what cannot be read as a prediction with an ``error`` and no tag, in place of raising.
+        """
+        alone = isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image | np.ndarray)
+        return list(self.stream([images] if alone else images, top=top, skip_broken=skip_broken))  # type: ignore[list-item, arg-type]
 
     def stream(
-        self,
-        images: Iterable[str | Path],
-        *,
-        top: int | None = None,
-        skip_broken: bool = False,
-        workers: int = 0,
+        self, images: Iterable[ImageSource], *, top: int | None = None, skip_broken: bool = False
     ) -> Iterator[Prediction]:
         """As :meth:`predict`, one after the other, for any number of images."""
-        if top is not None and top < 1:
-            raise ConfigError(f"The number of best tags is at least 1, not {top}.")
         load_model_config(self.folder)  # a run that cannot be used is said before any image is looked at
-        chunk: list[str] = []
-        for image in images:
-            chunk.append(str(image))
-            if len(chunk) == _CHUNK_IMAGES:
-                yield from self._predict(chunk, top, skip_broken, workers)
-                chunk = []
-        if chunk:
-            yield from self._predict(chunk, top, skip_broken, workers)
-
-    def _predict(self, images: list[str], top: int | None, skip_broken: bool, workers: int) -> Iterator[Prediction]:
-        broken = find_broken([Path(image) for image in images])
-        if broken and not skip_broken:
-            first = next(iter(broken))
-            more = f" ({len(broken) - 1} more like this)" if len(broken) > 1 else ""
-            raise ImageError(f"{images[first]}: {broken[first]}{more}. Mend it, or pass {option('skip_broken', True)}.")
-        good = [image for row, image in enumerate(images) if row not in broken]
-        table = LabelTable.from_positives(good, self.classes, [[] for _ in good])
-        scores = iter(self.scores(table, workers=workers))
-        for row, image in enumerate(images):
-            if row in broken:
-                yield Prediction(image, {}, broken[row])
-                continue
-            values = next(scores)
-            order = np.argsort(-values, kind="stable")
-            learned = order[np.isfinite(self.thresholds[order])]
-            chosen = learned[:top] if top is not None else learned[values[learned] >= self.thresholds[learned]]
-            yield Prediction(image, {self.classes[c]: float(values[c]) for c in chosen})
-
-
-def find_images(places: Sequence[str | Path]) -> list[str]:
-    """Image files named one by one, or lying anywhere under the folders named."""
-    found: list[str] = []
-    for place in map(Path, places):
-        if place.is_dir():
-            found += sorted(str(p) for p in place.rglob("*") if is_image_name(p.name) and p.is_file())
-        elif place.exists():
-            found.append(str(place))
-        else:
-            raise ImageError(f"{place}: no such file or folder.")
-    if not found:
-        raise ImageError(f"There are no images under {and_more(places)}.")
-    return found
+        tagger = Tagger(self, len(images) if isinstance(images, Sized) else 0, top)
+        for prediction in tagger(named(images)):
+            if prediction.error and not skip_broken:
+                mend = f"Mend it, or pass {option('skip_broken', True)}."
+                raise ImageError(f"{prediction.image}: {prediction.error}. {mend}")
+            yield prediction

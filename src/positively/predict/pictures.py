@@ -1,0 +1,66 @@
+"""Which pictures are meant: files, folders, tables, and lists of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from positively.data.images import is_image_name
+from positively.data.options import ReadOptions
+from positively.data.reading import read_labels
+from positively.data.table import read_image_names
+from positively.errors import ImageError, and_more
+from positively.predict.tagging import Picture
+
+TABLES = (".csv", ".tsv", ".parquet", ".json")
+"""Endings by which a file is taken for a table whose images are meant."""
+
+
+def find_pictures(places: Sequence[str | Path], images: str | Path | None = None) -> list[Picture]:
+    """Every image named, once, in order.
+
+    Args:
+        places: Image files; folders, in which images may lie at any depth; tables, whose images are meant (a column of
+            names is enough).
+        images: Folder in which the images of tables lie; default: that of the table.
+
+    Returns:
+        The images: those of a table under the name that stands in it, all others under their path.
+
+    Raises:
+        ImageError: If a place is not there, or there is no image at all.
+    """
+    found: dict[str, Picture] = {}
+    for place in map(Path, places):
+        if not place.exists():
+            raise ImageError(f"{place}: no such file or folder.")
+        for picture in _pictures_at(place, None if images is None else str(images)):
+            found.setdefault(str(picture.source), picture)
+    if not found:
+        raise ImageError(f"There are no images under {and_more(places)}.")
+    return list(found.values())
+
+
+def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
+    if place.is_dir():
+        files = sorted(path for path in place.rglob("*") if is_image_name(path.name) and path.is_file())
+        return (Picture(path.as_posix(), path) for path in files)
+    if place.suffix.lower() not in TABLES:
+        return [Picture(str(place), place)]
+    options = ReadOptions(images=images)
+    if place.suffix.lower() == ".json":
+        table, _ = read_labels(place, replace(options, verify=False, skip_missing=True))
+        return map(Picture, table.images, table.paths)
+    root = place.parent if images is None else Path(images)
+    return (Picture(name, root / name) for name in read_image_names(place, options))
+
+
+def read_list(text: str) -> list[Picture]:
+    r"""Pictures of a list of paths: one a line, or (as ``find -print0`` gives them) with a NUL between two.
+
+    >>> [picture.name for picture in read_list("a b.jpg\n\nc.jpg\n")]
+    ['a b.jpg', 'c.jpg']
+    """
+    names = text.split("\0") if "\0" in text else text.splitlines()
+    return [Picture(name, Path(name)) for name in dict.fromkeys(names) if name.strip()]
