@@ -1,5 +1,6 @@
 """A run opens in other people's programs, and gives there what it gives here."""
 
+import csv
 import json
 import shutil
 import sys
@@ -22,10 +23,10 @@ import shapes
 from positively.cli import main
 from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, FileError, ImageError, RunError
-from positively.export import export_int8, export_onnx, export_transformers, graph, int8
+from positively.export import export_int8, export_onnx, export_tagger, export_transformers, graph, int8
 from positively.export import onnx as onnx_room
+from positively.export import tagger as tagger_room
 from positively.export.loss import compare
-from positively.export.module import ExportModule
 from positively.models.padding import EvenlyPadded
 from positively.predict import Run
 
@@ -49,28 +50,40 @@ def solved(place, tables):
     return po.fit(tags, out=str(place / "solved"), quiet=True, **options)
 
 
+def with_graph(room, export, *given):
+    """What an export gives, and the graph it made, which takes seconds."""
+    graphs = []
+
+    def make_graph(*arguments):
+        graphs.append(graph.make_graph(*arguments))
+        return graphs[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "make_graph", make_graph)
+        return export(*given), graphs[0]
+
+
 @pytest.fixture(scope="module")
-def made(solved):
-    """The graph of that run, which takes seconds to make."""
-    return graph.make_graph(solved.model, ExportModule(solved.model, solved.thresholds))
+def both(solved):
+    return with_graph(onnx_room, export_onnx, solved)
+
+
+@pytest.fixture(scope="module")
+def exported(both):
+    return both[0]
 
 
 @pytest.fixture
-def quick(made, monkeypatch):
+def quick(both, monkeypatch):
     """Exports take the graph that was made before."""
     for room in (onnx_room, int8):
-        monkeypatch.setattr(room, "make_graph", lambda *given: made)
+        monkeypatch.setattr(room, "make_graph", lambda *given: both[1])
 
 
 @pytest.fixture(scope="module")
-def exported(solved):
-    return export_onnx(solved)
-
-
-@pytest.fixture(scope="module")
-def small(solved, made):
+def small(solved, both):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "make_graph", lambda *given: made)
+        patch.setattr(int8, "make_graph", lambda *given: both[1])
         return export_int8(solved)
 
 
@@ -218,8 +231,8 @@ def test_photos_that_have_moved_are_asked_for(solved, place, tables, tmp_path, q
     assert "--images goes with --int8" in capsys.readouterr().err
 
 
-def test_a_network_without_layers_for_integers_is_told_so(solved, place, monkeypatch, made):
-    monkeypatch.setattr(int8, "make_graph", lambda *given: replace(made, backbone_nodes={"a": "Conv", "b": "Relu"}))
+def test_a_network_without_layers_for_integers_is_told_so(solved, place, monkeypatch, both):
+    monkeypatch.setattr(int8, "make_graph", lambda *given: replace(both[1], backbone_nodes={"a": "Conv", "b": "Relu"}))
     with pytest.raises(RunError, match="no layers besides its first that integers could compute"):
         export_int8(solved, place / "none.onnx")
 
@@ -249,6 +262,85 @@ def test_the_command_says_what_it_wrote(solved, place, capsys, quick):
     assert (place / "said" / "config.json").exists() and "for transformers and timm" in capsys.readouterr().out
     assert main(["export", str(solved.path), "--fold-cuts"]) == 2
     assert "--format transformers" in capsys.readouterr().err
+
+
+# the convention of taggers
+
+
+@pytest.fixture(scope="module")
+def tagger_and_graph(solved, place):
+    made, its_graph = with_graph(tagger_room, export_tagger, solved, place / "tagger")
+    return made.path, its_graph
+
+
+@pytest.fixture(scope="module")
+def tagger(tagger_and_graph):
+    return tagger_and_graph[0]
+
+
+def preprocessed(path, stages):
+    """A photo as a tagger's program makes it, stage by stage (dghs-imgutils: create_pillow_transforms)."""
+    made = Image.open(path).convert("RGB")
+    for stage in stages:
+        given = dict(stage)
+        match given.pop("type"):
+            case "resize":
+                height, width = given["size"]
+                made = made.resize((width, height), Image.Resampling[given["interpolation"].upper()])
+            case "maybe_to_tensor":
+                made = np.asarray(made, np.float32).transpose(2, 0, 1) / 255
+            case "normalize":
+                mean, std = (np.array(given[name], np.float32)[:, None, None] for name in ("mean", "std"))
+                made = (made - mean) / std
+    return made
+
+
+def test_a_tagger_program_gives_the_scores_and_tags_of_the_run(solved, tagger, tables):
+    stages = json.loads((tagger / "preprocess.json").read_text())
+    images = np.stack([preprocessed(path, stages["test"]) for path in tables[1].paths])
+    found = session(tagger / "model.onnx")
+    embedding, logits, prediction = found.run(["embedding", "logits", "prediction"], {"input": images})
+    scores = solved.scores(tables[1])
+    np.testing.assert_allclose(prediction, scores, atol=1e-4)
+    np.testing.assert_allclose(1 / (1 + np.exp(-logits)), prediction, atol=1e-5)
+    assert embedding.shape == (len(images), solved.model.backbone.channels) and stages["val"] == stages["test"]
+    with (tagger / "selected_tags.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == solved.classes
+    cuts = np.array([float(row["best_threshold"]) for row in rows])
+    assert ((prediction >= cuts) != (scores >= solved.thresholds)).sum() <= 1, "a score may lie on its cut"
+    categories = {one["category"]: one["name"] for one in json.loads((tagger / "categories.json").read_text())}
+    assert {int(row["category"]) for row in rows} == set(categories) == {0}
+
+
+def test_tags_are_listed_with_how_often_they_were_known(solved, tagger, tables):
+    known = tables[0].with_known_ratio(0.5, 0).positives_only().with_classes(solved.classes).counts(1)
+    with (tagger / "selected_tags.csv").open(newline="") as file:
+        assert [int(row["count"]) for row in csv.DictReader(file)] == known.tolist()
+
+
+def test_a_class_that_is_never_given_has_a_threshold_no_score_reaches(solved):
+    run = Run(solved.path, device="cpu")
+    run.thresholds = np.array([np.inf, *solved.thresholds[1:]])
+    first = tagger_room._selected_tags(run).splitlines()[1]
+    assert float(first.split(",")[-1]) > 1, "programs read the whole column as numbers"
+
+
+def test_a_taggers_folder_is_written_whole_and_never_over_other_files(
+    solved, tagger_and_graph, tmp_path, monkeypatch, capsys
+):
+    tagger, made = tagger_and_graph
+    monkeypatch.setattr(tagger_room, "make_graph", lambda *given: made)
+    assert main(["export", str(solved.path), "--format", "tagger", "--out", str(tagger)]) == 0, "our own, written again"
+    assert "selected_tags.csv" in capsys.readouterr().out
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "selected_tags.csv").write_text("mine")
+    with pytest.raises(FileError, match=r"is no export of positively\. Name another with out='DIR'"):
+        export_tagger(solved, tmp_path / "mine")
+    monkeypatch.setattr(graph, "torch_scores", lambda run, images: np.full((len(images), len(run.classes)), 2.0))
+    with pytest.raises(RunError, match="Nothing was written"):
+        export_tagger(solved, tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
 
 
 # transformers and timm

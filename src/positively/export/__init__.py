@@ -2,6 +2,15 @@
 
 from positively.export.int8 import Int8File, export_int8
 from positively.export.onnx import OnnxFile, export_onnx
+from positively.export.tagger import TaggerFolder, export_tagger
 from positively.export.transformers import export_transformers
 
-__all__ = ["Int8File", "OnnxFile", "export_int8", "export_onnx", "export_transformers"]
+__all__ = [
+    "Int8File",
+    "OnnxFile",
+    "TaggerFolder",
+    "export_int8",
+    "export_onnx",
+    "export_tagger",
+    "export_transformers",
+]

@@ -1,0 +1,154 @@
+"""A run as a folder that taggers' programs read: model.onnx, selected_tags.csv, preprocess.json and categories.json.
+
+The form is that of the animetimm models, as ``imgutils.generic.multilabel_timm_predict`` (dghs-imgutils) reads it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from positively.errors import FileError, option
+from positively.export.graph import (
+    Pixels,
+    Scores,
+    is_ours,
+    make_graph,
+    metadata,
+    open_session,
+    verify_scores,
+    write_verified,
+)
+from positively.files import write_json, write_text
+from positively.labels import POSITIVE
+from positively.models import Classifier
+from positively.models.onnx import for_use, import_runtime
+from positively.predict import Run
+from positively.training.sources import read_training_labels
+
+_NEVER = 2.0
+"""Threshold of a class that is never given: a number, since programs read the whole column as numbers."""
+_CATEGORY = {"category": 0, "name": "general"}
+_INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
+
+
+@dataclass(frozen=True)
+class TaggerFolder:
+    """What was written."""
+
+    path: Path
+    difference: float
+    """Largest difference of a score to torch's that was seen."""
+
+
+class TaggerModule(nn.Module):
+    """Normalised images B×3×H×W → mean features B×channels, logits and scores B×classes."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        made = for_use(classifier)
+        self.backbone, self.head = made.backbone, made.head
+        self.eval()
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Embedding, logits and prediction."""
+        feature_map = self.backbone(images)
+        logits = self.head(feature_map)
+        return feature_map.flatten(2).mean(2), logits, logits.sigmoid()
+
+
+def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
+    """Write a run as a tagger's folder, compared with torch before it is written.
+
+    model.onnx takes ``input`` B×3×H×W, RGB as preprocess.json makes it (resized, squashed to a square, normalised), and
+    gives ``embedding``, ``logits`` and ``prediction``. selected_tags.csv has a class in each row, with how many known
+    positives it was learned from and its cut as ``best_threshold`` (2 for a class that is never given).
+
+    Args:
+        run: The run; its ``head`` and ``precision`` are those of the folder.
+        out: The folder; default: tagger/ in the run folder.
+
+    Raises:
+        ConfigError: If the extra ``[onnx]`` is not installed.
+        FileError: If the folder holds anybody else's files.
+        RunError: If the network cannot be exported, or the file does not give what torch gives.
+    """
+    import_runtime()
+    folder = Path(out) if out is not None else run.path / "tagger"
+    _refuse_foreign(folder)
+    graph = make_graph(run.model, TaggerModule(run.model), ["embedding", "logits", "prediction"])
+    graph.program.model.graph.inputs[0].name = "input"
+    entries = metadata(run, graph.any_size) | {"pixels": "as preprocess.json makes them"}
+    graph.program.model.metadata_props.update(entries)
+
+    def verify(temporary: Path) -> float:
+        difference = verify_scores(run, graph.any_size, _FolderScores(temporary, run))
+        # The model comes last: where it is, the folder is whole.
+        write_text(folder / "selected_tags.csv", _selected_tags(run))
+        write_json(folder / "categories.json", [_CATEGORY])
+        write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
+        return difference
+
+    save = graph.program.save
+    try:
+        difference = write_verified(folder / "model.onnx", lambda place: save(str(place)), verify)
+    finally:
+        with suppress(OSError):  # a folder that was made for nothing goes; any other is not empty
+            folder.rmdir()
+    return TaggerFolder(folder, difference)
+
+
+class _FolderScores:
+    """What the folder's file gives of pixels in [0, 1], normalised as its preprocess.json says."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        stage = _stages(run)[-1]
+        self._session = open_session(path)
+        self._mean, self._std = (np.array(stage[name], np.float32)[:, None, None] for name in ("mean", "std"))
+
+    def __call__(self, pixels: Pixels) -> Scores:
+        (scores,) = self._session.run(["prediction"], {"input": (pixels - self._mean) / self._std})
+        return np.asarray(scores, dtype=np.float64)
+
+
+def _stages(run: Run) -> list[dict[str, Any]]:
+    backbone = run.model.backbone
+    known = backbone.interpolation in _INTERPOLATIONS
+    return [
+        {
+            "type": "resize",
+            "size": [backbone.image_size, backbone.image_size],
+            "interpolation": backbone.interpolation if known else "bicubic",
+            "max_size": None,
+            "antialias": True,
+        },
+        {"type": "maybe_to_tensor"},
+        {"type": "normalize", "mean": list(backbone.mean), "std": list(backbone.std)},
+    ]
+
+
+def _selected_tags(run: Run) -> str:
+    _, states = read_training_labels(run.folder, run.classes)
+    counts = [0] * len(run.classes) if states is None else (states == POSITIVE).sum(axis=0).tolist()
+    cuts = np.where(np.isfinite(run.thresholds), run.thresholds, _NEVER).astype(np.float32).tolist()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["tag_id", "name", "category", "count", "best_threshold"])
+    for row, (name, count, cut) in enumerate(zip(run.classes, counts, cuts, strict=True)):
+        writer.writerow([row, name, _CATEGORY["category"], count, cut])
+    return text.getvalue()
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """What was not written here is not overwritten."""
+    if folder.is_dir() and (not any(folder.iterdir()) or is_ours(folder / "model.onnx")):
+        return
+    if folder.exists():
+        raise FileError(f"{folder} exists and is no export of positively. Name another with {option('out', 'DIR')}.")
