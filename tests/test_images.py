@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from positively.data.images import ImageSource, content_hash, find_broken, image_size, load_image
+from positively.data.images import ImageSource, content_hash, image_size, load_image, verify_images
 from positively.data.transforms import ImageTransform
 from positively.errors import ImageError
 
@@ -206,10 +206,10 @@ def test_every_broken_file_is_a_sentence_with_path_and_reason(tmp_path: Path) ->
 def test_broken_images_are_found_with_their_reasons(tmp_path: Path) -> None:
     files = broken_files(tmp_path)
     done: list[int] = []
-    found = find_broken([tmp_path / name for name in files], done.append)
+    found = verify_images([tmp_path / name for name in files], done.append).broken
     assert found == {i: reason for i, reason in enumerate(files.values()) if reason}
     assert done[-1] == len(files)
-    assert find_broken([]) == {}
+    assert verify_images([]).broken == {}
 
 
 def test_too_many_pixels_is_an_error_and_many_are_loaded_in_silence(
@@ -233,7 +233,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     images = [load_image(tmp_path / name) for name in ("a.tif", "whole.png", "whole.jpg")]
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
-        find_broken([tmp_path / name for name in files])
+        verify_images([tmp_path / name for name in files])
     assert len(os.listdir("/proc/self/fd")) == before and images  # noqa: PTH208
 
 

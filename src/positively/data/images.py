@@ -188,19 +188,6 @@ def verify_images(paths: Sequence[Path], progress: Callable[[int], None] | None 
     return verified
 
 
-def find_broken(paths: Sequence[Path], progress: Callable[[int], None] | None = None) -> dict[int, str]:
-    """Decode every image once, at reduced size, and list those that fail.
-
-    Args:
-        paths: Files to be tried.
-        progress: Called now and then with the number of images tried so far.
-
-    Returns:
-        Index of the path → reason in a few words, such as "truncated".
-    """
-    return verify_images(paths, progress).broken
-
-
 def content_hash(path: str | Path) -> str:
     """Fingerprint of a file's bytes (BLAKE2b, 32 hex digits): the same for copies under other names."""
     with _as_sentences(path, path), Path(path).open("rb") as file:

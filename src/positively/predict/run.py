@@ -20,11 +20,13 @@ from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more, option
 from positively.features import extract
 from positively.labels import LabelTable
+from positively.logs import logger
 from positively.metrics import Evaluation, evaluate
 from positively.models import Classifier, KernelHead
 from positively.options import Runtime
 from positively.predict.tagging import Prediction, Tagger, named
 from positively.runs.folder import RunFolder
+from positively.runs.hub import find_run, push_to_hub, write_hub_folder
 from positively.runs.saving import load_model, load_model_config
 from positively.runs.scoring import score, sigmoid
 
@@ -65,6 +67,63 @@ class Run:
         self._head, self.precision, self.runtime = head, precision, runtime
         self._backbone = backbone
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
+        **options: Any,
+    ) -> Run:
+        """A run of the Hugging Face hub, or of a folder.
+
+        Args:
+            pretrained_model_name_or_path: Repository, such as ``me/tagger``; a run folder; or what a dry run wrote.
+            revision: Branch, tag or commit.
+            token: Of a private repository; by default the one you are logged in with.
+            cache_dir: Where the hub's client stores it.
+            local_files_only: Take what is stored, and do not ask the hub.
+            force_download: Fetch it again.
+            **options: As :class:`Run` itself takes them.
+        """
+        hub = {"revision": revision, "token": token, "cache_dir": cache_dir}
+        hub |= {"local_files_only": local_files_only, "force_download": force_download}
+        return cls(find_run(pretrained_model_name_or_path, **hub), **options)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        create_pr: bool | None = None,
+        commit_message: str | None = None,
+        dry_run: str | Path | None = None,
+    ) -> str:
+        """Push the run to the Hugging Face hub; nothing that tells of the photos goes along.
+
+        Args:
+            repo_id: Repository, such as ``me/tagger``; it is made if it is not there.
+            private: Whether a new repository is private; default: as your account says.
+            token: By default the one you are logged in with.
+            branch: Where to; default: the main one.
+            create_pr: Whether to propose it in place of pushing it.
+            commit_message: What to say of it.
+            dry_run: Write what would be pushed to this new folder, and push nothing.
+
+        Returns:
+            Address of the commit, or the folder of a dry run.
+        """
+        if dry_run is not None:
+            return str(write_hub_folder(self.folder, Path(dry_run), repo_id))
+        told = {"private": private, "token": token, "branch": branch, "create_pr": create_pr}
+        return push_to_hub(self.folder, repo_id, commit_message=commit_message, **told)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r})"
@@ -165,6 +224,9 @@ class Run:
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 
     def _refuse_overlap(self, table: LabelTable) -> None:
+        if not self.folder.holds_run:  # it came from the hub, where nothing tells of the photos
+            logger.warning(f"{self.path} does not say which images it learned from: make sure that these are others.")
+            return
         seen = {code: ("the training table", image) for code, image in self.folder.read_images().items()}
         refuse_known(dict(zip(image_hashes(table), table.images, strict=True)), seen, table.source)
 

@@ -142,11 +142,15 @@ _SCORES = """A tag is predicted where its score reaches the class's threshold (`
 out from training. Scores order images by how likely they carry a tag; they are not probabilities."""
 
 
+def score_meaning(folder: RunFolder) -> str:
+    """What the scores of a run are, for its card."""
+    return _PROBABILITIES if folder.calibration.exists() else _SCORES
+
+
 def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, epoch: Mapping[str, float]) -> None:
     """Write the model card: what the model is, what it learned from, what it measured in its ``epoch``."""
     measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in epoch.items())
     given = ", ".join(f"{name} {value}" for name, value in config["options"].items()) or "the defaults"
-    meaning = _PROBABILITIES if folder.calibration.exists() else _SCORES
     write_text(
         folder.card,
         f"""# {folder.path.name}
@@ -157,7 +161,7 @@ seed {config["seed"]}.
 
 Learned from {trained_on}.
 
-{meaning}
+{score_meaning(folder)}
 
     positively predict {folder.path} photo.jpg
     positively evaluate {folder.path} test.csv --blank negative

@@ -1,0 +1,137 @@
+"""A run on the Hugging Face hub: what of it goes there, how it is pushed, and how it comes back.
+
+The root of the repository is what ``transformers`` and ``timm`` open (``transformers/`` of the run, if it has it), the
+folder ``positively`` is the run itself. Nothing goes along that tells of the photos: no names, no hashes, no scores, no
+report, no path of the machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+
+import positively
+from positively.errors import FileError, RunError, option
+from positively.files import write_text
+from positively.models.weights import short
+from positively.runs.folder import RunFolder
+from positively.runs.saving import load_model_config, score_meaning
+
+FOLDER = "positively"
+"""Where in a repository the run lies."""
+_SECONDS_TO_ANSWER = 10
+
+
+def write_hub_folder(folder: RunFolder, out: Path, repo_id: str | None = None) -> Path:
+    """Write what would be pushed, into a folder that is new or empty.
+
+    Args:
+        folder: The run.
+        out: Where to.
+        repo_id: Name of the repository, for its card; by default that of the run.
+    """
+    config = load_model_config(folder)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileError(f"{out} exists. Name a new folder with {option('out', 'DIR')}.")
+    exported = folder.path / "transformers"
+    opens = (exported / "config.json").exists()
+    if opens:
+        shutil.copytree(exported, out, dirs_exist_ok=True)
+    run = out / FOLDER
+    run.mkdir(parents=True, exist_ok=True)
+    for file in (folder.weights, folder.thresholds, folder.calibration, folder.model):
+        if file.exists():
+            shutil.copyfile(file, run / file.name)
+    write_text(out / "README.md", _card(folder, config, repo_id or folder.path.resolve().name, opens))
+    return out
+
+
+def push_to_hub(folder: RunFolder, repo_id: str, **options: Any) -> str:
+    """Push a run to the hub, and return the address of the commit.
+
+    Args:
+        folder: The run.
+        repo_id: Repository, such as ``me/tagger``; it is made if it is not there.
+        **options: ``private``, ``token``, ``branch``, ``create_pr``, ``commit_message`` as in the hub's own mixin.
+    """
+    token, branch = options.get("token"), options.get("branch")
+    with tempfile.TemporaryDirectory() as place:
+        made = write_hub_folder(folder, Path(place) / "hub", repo_id)
+        try:
+            api = huggingface_hub.HfApi(token=token, library_name=FOLDER, library_version=positively.__version__)
+            name = api.create_repo(repo_id, private=options.get("private"), exist_ok=True).repo_id
+            if branch is not None:
+                api.create_branch(name, branch=branch, exist_ok=True)
+            commit = api.upload_folder(
+                repo_id=name,
+                folder_path=made,
+                commit_message=options.get("commit_message") or "Push a run of positively",
+                revision=branch,
+                create_pr=options.get("create_pr"),
+            )
+        except Exception as reason:  # every version of the hub's client has an exception tree of its own
+            raise RunError(
+                f"{folder.path} cannot be pushed to {repo_id!r} ({short(reason)}). Are you logged in (hf auth login)? "
+                f"{option('dry_run', 'DIR')} writes what would be pushed."
+            ) from reason
+    return str(commit)
+
+
+def find_run(name_or_path: str | Path, **options: Any) -> Path:
+    """Folder of a run: one on this machine, a folder as it would be pushed, or a repository of the hub.
+
+    Args:
+        name_or_path: The folder, or the name of the repository.
+        **options: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download`` of the hub's client.
+    """
+    path = Path(name_or_path)
+    if not path.is_dir():
+        try:
+            fetched = huggingface_hub.snapshot_download(
+                str(name_or_path), allow_patterns=[f"{FOLDER}/*"], etag_timeout=_SECONDS_TO_ANSWER, **options
+            )
+        except Exception as reason:
+            raise RunError(
+                f"{str(name_or_path)!r} is no folder, and cannot be fetched from the hub ({short(reason)})."
+            ) from reason
+        path = Path(str(fetched))
+    inside = path / FOLDER
+    if not RunFolder(inside).is_finished and not RunFolder(path).is_finished:
+        raise RunError(f"{str(name_or_path)!r} holds no run of positively.")
+    return inside if RunFolder(inside).is_finished else path
+
+
+def _card(folder: RunFolder, config: dict[str, Any], repo_id: str, opens: bool) -> str:
+    tags = ["multi-label-classification", "image-classification", FOLDER, *(["timm"] if opens else [])]
+    others = f"""
+
+    from transformers import pipeline
+    pipeline("image-classification", model="{repo_id}")("photo.jpg", top_k=1000)
+
+    import timm
+    network = timm.create_model("hf-hub:{repo_id}", pretrained=True)
+
+Those two have the plain linear head."""
+    classes = ", ".join(f"`{name}`" for name in config["classes"])
+    return f"""---
+library_name: {"transformers" if opens else FOLDER}
+pipeline_tag: image-classification
+tags: [{", ".join(tags)}]
+---
+
+# {repo_id.rpartition("/")[2]}
+
+A multi-label image classifier trained from positive tags with `{config["method"]}` by positively
+{positively.__version__}: backbone `{config["backbone"]}` at {config["image_size"]} px, head `{config["head"]}`.
+
+    import positively as po
+    po.Run.from_pretrained("{repo_id}").predict("photo.jpg"){others if opens else ""}
+
+{score_meaning(folder)}
+
+{len(config["classes"])} classes: {classes}.
+"""
