@@ -126,13 +126,17 @@ def test_other_sizes_go_through_it_in_steps_of_32(solved, exported):
 
 
 @pytest.mark.parametrize("options", [{"backbone": "test_vit", "image_size": 64}, {"backbone": "test_resnet"}], ids=str)
-def test_networks_that_learned_are_exported_too(options, place, tables):
+def test_networks_that_learned_are_exported_too(options, place, tables, monkeypatch):
     lgconv = options["backbone"] == "test_resnet"
     run = fitted(place, tables, f"learned-{options['backbone']}", lgconv=lgconv, **{"image_size": 32, **options})
-    made = export_onnx(run, place / "other" / f"{options['backbone']}.onnx")
+    made, its_graph = with_graph(onnx_room, export_onnx, run, place / "other" / f"{options['backbone']}.onnx")
     scores, _ = session(made.path).run(None, {"images": pixels(run, tables[1])})
     np.testing.assert_allclose(scores, run.scores(tables[1]), atol=1e-4)
     assert made.any_size == lgconv, "a ViT has the positions of one size"
+    monkeypatch.setattr(int8, "make_graph", lambda *given: its_graph)
+    loss = export_int8(run).loss
+    assert 0 < loss.mean_difference < 0.02
+    assert np.isnan(loss.log_rank) and json.loads(loss.to_json())["log_rank"] is None, "its table is nowhere on disk"
 
 
 @pytest.mark.parametrize("kernel, stride, dilation", [(3, 1, 1), (3, 2, 1), (5, 2, 1), (3, 1, 2), (1, 2, 1)])
@@ -186,7 +190,7 @@ def test_what_int8_costs_is_told_and_stored_and_measured_on_other_photos(solved,
     assert f"On {small.loss.photos} photos that did not shape it" in out and "How high known tags rank" in out
     told = {entry.key: entry.value for entry in onnx.load(small.path).metadata_props}
     stored = json.loads(told["int8"])
-    assert stored["log_rank_after"] == small.loss.log_rank_after and stored["calibrated"] == small.calibrated
+    assert stored["log_rank_after"] == small.loss.log_rank_after and told["int8_calibrated"] == str(small.calibrated)
     assert json.loads(told["classes"]) == solved.classes
     first, second = int8.draw_photos(solved, None, 128, 400)
     assert not set(first.paths) & set(second.paths) and len(first) + len(second) == 200

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 import positively as po
+from positively.cli import main
 from positively.errors import FileError, RunError
 
 
@@ -111,6 +112,14 @@ def test_a_push_that_fails_says_why_and_what_can_be_done(run, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(RunError, match=r"cannot be pushed to 'me/tagger' \(.*dry_run='DIR' writes"):
         run.push_to_hub("me/tagger")
+
+
+def test_the_command_writes_or_pushes(run, tmp_path, capsys):
+    words = ["export", str(run.path), "--format", "hub"]
+    assert main([*words, "--out", str(tmp_path / "hub")]) == 0
+    assert "what would be pushed" in capsys.readouterr().out and (tmp_path / "hub" / "positively").is_dir()
+    assert main(words) == 2 and "--push-to me/tagger to push" in capsys.readouterr().err
+    assert main([*words[:2], "--push-to", "me/tagger"]) == 2 and "--format hub" in capsys.readouterr().err
 
 
 def test_a_dry_run_leaves_what_is_there(run, tmp_path):

@@ -20,15 +20,21 @@ def parser() -> Parser:
         "and sizes in its metadata; with --int8 it is smaller and quicker, and says what that costs. 'transformers' is "
         "a folder that transformers and timm load by themselves: the linear head on the same backbone; train has "
         "written it already. 'tagger' is a folder as the programs of image taggers read it, with selected_tags.csv and "
-        "preprocess.json beside the file. All are compared with torch before they are there.",
+        "preprocess.json beside the file. All are compared with torch before they are there. 'hub' is what goes to the "
+        "Hugging Face hub: pushed with --push-to, or only written with --out; nothing in it tells of the photos.",
     )
     made.add_argument("run", type=str, help="run folder")
-    made.add_argument("--format", type=Literal["onnx", "transformers", "tagger"], default="onnx", help="what to write")
+    made.add_argument(
+        "--format", type=Literal["onnx", "transformers", "tagger", "hub"], default="onnx", help="what to write"
+    )
     made.add_argument(
         "--out",
         type=str | None,
         default=None,
         help="the file, or the folder; default: model.onnx, model-int8.onnx, transformers or tagger in the run folder",
+    )
+    made.add_argument(
+        "--push_to", type=str | None, default=None, help="with 'hub': repository to push to, such as me/tagger"
     )
     made.add_switch(
         "int8", help="with 'onnx': compute the backbone in eight-bit integers, with ranges found on the run's photos"
@@ -57,7 +63,7 @@ def main(arguments: list[str]) -> int:
     if values.plugin:
         load_plugin(values.plugin)
     run = Run(values.run, device="cpu", head=values.head, precision=values.precision)
-    writers = {"onnx": _write_onnx, "transformers": _write_transformers, "tagger": _write_tagger}
+    writers = {"onnx": _write_onnx, "transformers": _write_transformers, "tagger": _write_tagger, "hub": _write_hub}
     print(writers[values.format](run, values))
     return 0
 
@@ -70,6 +76,13 @@ def _refuse_idle_options(values: Any) -> None:
         raise ConfigError(
             f"{option('fold_cuts')} goes with {option('format', 'transformers')}: the others have a cut for each class."
         )
+    if (values.push_to is not None) and values.format != "hub":
+        raise ConfigError(f"{option('push_to')} goes with {option('format', 'hub')}.")
+    if values.format == "hub" and (values.push_to is None) == (values.out is None):
+        raise ConfigError(
+            f"{option('format', 'hub')} takes {option('push_to', 'me/tagger')} to push the run, or "
+            f"{option('out', 'DIR')} to write what would be pushed."
+        )
     if values.int8 and values.format != "onnx":
         raise ConfigError(f"{option('int8')} goes with {option('format', 'onnx')}, which is the default.")
     if values.images is not None and not values.int8:
@@ -80,6 +93,13 @@ def _write_transformers(run: Run, values: Any) -> str:
     from positively.export import export_transformers
 
     return f"{export_transformers(run, values.out, fold_cuts=values.fold_cuts)}: for transformers and timm."
+
+
+def _write_hub(run: Run, values: Any) -> str:
+    if values.push_to is not None:
+        return f"Pushed: {run.push_to_hub(values.push_to)}"
+    folder = run.push_to_hub(run.path.resolve().name, dry_run=values.out)
+    return f"{folder}: what would be pushed to the hub. po.Run.from_pretrained({folder!r}) opens it."
 
 
 def _write_tagger(run: Run, values: Any) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -78,8 +77,8 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
     def verify(temporary: Path) -> Loss:
         loss = _measure(temporary, run, comparing)
         _refuse_useless(loss, run)
-        told = {"calibrated": len(calibrating), **asdict(loss)}
-        _add_metadata(temporary, {**metadata(run, graph.any_size), "int8": json.dumps(told)})
+        told = {"int8": loss.to_json(), "int8_calibrated": str(len(calibrating))}
+        _add_metadata(temporary, metadata(run, graph.any_size) | told)
         return loss
 
     loss = write_verified(path, save, verify)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -15,6 +16,8 @@ MOST_RANK_LOST = 0.1
 quarter of the tags changed, 5 % with a third and 16 % with three quarters: a tenth is past what any use bears."""
 MOST_TAGS_CHANGED = 0.5
 """Tags that may change, as a share of those the exact file gives: beyond, the two hardly speak of the same photo."""
+_FEW_TAGS = 20
+"""Where fewer are given, some may lie on their cuts by chance: they are taken for so many."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,12 @@ class Loss:
     def is_usable(self) -> bool:
         """Whether the file still does what it is for."""
         ranks = not self.log_rank_after < (1 - MOST_RANK_LOST) * self.log_rank  # true of NaN: then the tags decide
-        return bool(np.isfinite(self.mean_difference)) and ranks and self.changed <= MOST_TAGS_CHANGED * self.tags
+        tags = self.changed <= MOST_TAGS_CHANGED * max(self.tags, _FEW_TAGS)
+        return bool(np.isfinite(self.mean_difference)) and ranks and tags
+
+    def to_json(self) -> str:
+        """For metadata; null where a number is none."""
+        return json.dumps({name: value if np.isfinite(value) else None for name, value in asdict(self).items()})
 
     def __str__(self) -> str:
         told = (
