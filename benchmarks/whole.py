@@ -1,0 +1,84 @@
+"""From photos to model, cuts and missing list: the whole way as a user types it, and where its time goes.
+
+Run as ``python -m benchmarks.whole TABLE IMAGES WEIGHTS`` from the root of the project. TABLE has complete tags, of
+which 30 % are shown; WEIGHTS are those of tf_efficientnet_lite0 (or 'pretrained'). Nothing is stored before. Decoding
+and the network are timed alone as well, each on all cores: on the way they run beside one another.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from positively.cli.process import keep_freed_memory
+from positively.data.loading import read_ahead
+from positively.data.options import ReadOptions
+from positively.data.reading import read_labels
+from positively.data.transforms import ImageTransform
+from positively.models import create_classifier
+from positively.models.onnx import run_frozen
+
+BACKBONE, SIZE, BATCH = "tf_efficientnet_lite0", 224, 32
+
+
+def command(place: str, *words: str) -> float:
+    """Seconds of one command of ours, in a process and with a cache of its own."""
+    start = perf_counter()
+    environment = {**os.environ, "POSITIVELY_CACHE": place}
+    subprocess.run([sys.executable, "-m", "positively", *words], check=True, env=environment, capture_output=True)
+    return perf_counter() - start
+
+
+def main() -> None:
+    keep_freed_memory()
+    table, images, weights = sys.argv[1:4]
+    network = ["--backbone", BACKBONE, "--weights", weights]
+    with tempfile.TemporaryDirectory() as place:
+        run = str(Path(place) / "run")
+        trained = command(place, "train", table, "--images", images, "--known-ratio", "0.3", *network, "--out", run)
+        again = command(place, "train", table, "--images", images, "--known-ratio", "0.3", *network, "--out", run + "2")
+        missing = command(place, "missing", run)
+        help_alone = command(place, "check")
+
+    paths = read_labels(table, ReadOptions(images=images, verify=False))[0].paths
+    transform = ImageTransform(SIZE)
+    start = perf_counter()
+    for _ in read_ahead(lambda batch: [transform(path) for path in batch], _batches(paths)):
+        pass
+    decoding = perf_counter() - start
+    classifier = create_classifier(BACKBONE, 80, weights, SIZE, depth="probe").eval()
+    features = run_frozen(classifier, SIZE, len(paths))
+    batch = torch.randint(0, 256, (BATCH, 3, SIZE, SIZE), dtype=torch.uint8)
+    start = perf_counter()
+    for _ in _batches(paths):
+        features(batch)
+    computing = perf_counter() - start
+
+    whole = trained + missing
+    rows = {
+        "train, nothing stored": trained,
+        "  of which network, alone": computing,
+        "  of which decoding, alone": decoding,
+        "  of which the rest": trained - computing - decoding,
+        "train again, features stored": again,
+        "missing RUN": missing,
+        "whole: train and missing": whole,
+        "start of a command that loads torch": help_alone,
+    }
+    print(f"{len(paths):,} photos, {torch.get_num_threads()} threads")
+    for name, seconds in rows.items():
+        print(f"{name:<38}{seconds:7.1f} s  {100 * seconds / whole:5.0f} %")
+
+
+def _batches(paths: list[Path]) -> list[list[Path]]:
+    return [paths[begin : begin + BATCH] for begin in range(0, len(paths), BATCH)]
+
+
+if __name__ == "__main__":
+    main()
