@@ -72,6 +72,13 @@ def test_a_picture_gives_the_same_tags_as_a_path_as_bytes_as_an_image_and_as_an_
         assert Run(run).predict(source, top=3)[0].tags == pytest.approx(first.tags, abs=1e-4)
 
 
+def test_an_array_of_several_pictures_is_several(run, folder):
+    pixels = np.stack([np.asarray(Image.open(path)) for path in sorted(folder.iterdir())[:3]])
+    found = Run(run).predict(pixels, top=1)
+    assert [one.image for one in found] == ["image 1", "image 2", "image 3"]
+    assert found[2].tags == pytest.approx(Run(run).predict(pixels[2], top=1)[0].tags, abs=1e-4)
+
+
 def test_one_that_is_no_picture_is_named_by_its_number(run, folder):
     path = sorted(folder.iterdir())[0]
     with pytest.raises(ImageError, match=r"image 2: not an image.*skip_broken=True"):

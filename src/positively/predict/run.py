@@ -236,12 +236,13 @@ class Run:
         """Tags of images (or of one), best first: where scores reach thresholds, or the ``top`` best learned ones.
 
         Args:
-            images: Paths, encoded files as bytes, PIL images or arrays of pixels; a mixture of them, or one.
+            images: Paths, encoded files as bytes, PIL images or arrays of pixels H×W×3; a mixture of them, one alone,
+                or one array N×H×W×3.
             top: This many best tags, whatever the cuts say.
             skip_broken: Return what cannot be read as a prediction with an ``error`` and no tag, in place of raising.
         """
-        alone = isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image | np.ndarray)
-        return list(self.stream([images] if alone else images, top=top, skip_broken=skip_broken))  # type: ignore[list-item, arg-type]
+        several: Any = [images] if _is_one(images) else images
+        return list(self.stream(several, top=top, skip_broken=skip_broken))
 
     def stream(
         self, images: Iterable[ImageSource], *, top: int | None = None, skip_broken: bool = False
@@ -254,3 +255,10 @@ class Run:
                 mend = f"Mend it, or pass {option('skip_broken', True)}."
                 raise ImageError(f"{prediction.image}: {prediction.error}. {mend}")
             yield prediction
+
+
+def _is_one(images: object) -> bool:
+    """Whether this is a single image, not several."""
+    if isinstance(images, np.ndarray):
+        return images.ndim < 4
+    return isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from positively.data.images import ImageSource
 from positively.data.loading import read_ahead
-from positively.data.transforms import Pixels
+from positively.data.transforms import ImageTransform, Pixels
 from positively.errors import ConfigError, ImageError
 from positively.features import frozen_network
 from positively.models.onnx import run_frozen
@@ -69,7 +69,12 @@ class Tagger:
         """Predictions of pictures, in their order; what cannot be read is one with an error."""
         remaining = iter(pictures)
         batches = iter(lambda: list(islice(remaining, _BATCH)), [])
-        for batch, pixels in read_ahead(self._read, batches):
+        transform = self.run.transform  # loads the run, here and not in every thread
+
+        def read(batch: list[Picture]) -> tuple[list[Picture], list[Pixels | str]]:
+            return batch, [_pixels(transform, picture) for picture in batch]
+
+        for batch, pixels in read_ahead(read, batches):
             readable = [one for one in pixels if not isinstance(one, str)]
             scores = iter(self._scores(np.stack(readable)) if readable else ())
             for picture, one in zip(batch, pixels, strict=True):
@@ -77,15 +82,6 @@ class Tagger:
                     yield Prediction(picture.name, error=one)
                 else:
                     yield self._tags(picture.name, next(scores))
-
-    def _read(self, batch: list[Picture]) -> tuple[list[Picture], list[Pixels | str]]:
-        return batch, [self._pixels(picture) for picture in batch]
-
-    def _pixels(self, picture: Picture) -> Pixels | str:
-        try:
-            return self.run.transform(picture.source, name=picture.name)
-        except ImageError as error:
-            return str(getattr(error, "reason", error.message))
 
     @torch.inference_mode()
     def _scores(self, pixels: Pixels) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -108,3 +104,11 @@ class Tagger:
         learned = order[np.isfinite(cuts[order])]
         chosen = learned[: self.top] if self.top is not None else learned[scores[learned] >= cuts[learned]]
         return Prediction(name, {self.run.classes[c]: float(scores[c]) for c in chosen})
+
+
+def _pixels(transform: ImageTransform, picture: Picture) -> Pixels | str:
+    """What the network sees of a picture, or why it cannot be read."""
+    try:
+        return transform(picture.source, name=picture.name)
+    except ImageError as error:
+        return str(getattr(error, "reason", error.message))
