@@ -341,6 +341,12 @@ def test_a_taggers_folder_is_written_whole_and_never_over_other_files(
     (tmp_path / "mine" / "selected_tags.csv").write_text("mine")
     with pytest.raises(FileError, match=r"is no export of positively\. Name another with out='DIR'"):
         export_tagger(solved, tmp_path / "mine")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "model.onnx").write_bytes((tagger / "model.onnx").read_bytes())
+    export_tagger(solved, tmp_path / "half")  # as a kill left it
+    (tmp_path / "half" / "notes.txt").write_text("mine")
+    with pytest.raises(FileError, match="is no export of positively"):
+        export_tagger(solved, tmp_path / "half")
     monkeypatch.setattr(graph, "torch_scores", lambda run, images: np.full((len(images), len(run.classes)), 2.0))
     with pytest.raises(RunError, match="Nothing was written"):
         export_tagger(solved, tmp_path / "wrong")

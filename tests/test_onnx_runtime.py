@@ -93,17 +93,34 @@ def test_a_network_that_no_graph_can_hold_is_run_by_torch():
         run_frozen(network, 64, 5000, runtime="onnx")
 
 
-def test_a_graph_that_gives_something_else_is_not_used(graph):
+def test_a_graph_that_gives_something_else_is_made_anew(graph, tmp_path):
     torch.manual_seed(1)
     other = create_classifier("test_efficientnet", 3, weights="none", image_size=64).eval()
-    taken = run_frozen(other, 64, 5000, path=graph)  # as if it stood under the name of another network
-    assert torch.equal(taken(images(2)), other(images(2)))
+    path = tmp_path / "network.onnx"
+    path.write_bytes(graph.read_bytes())  # as if it stood under the name of another network
+    taken = run_frozen(other, 64, 5000, path=path)
+    assert isinstance(taken, OnnxNetwork) and path.read_bytes() != graph.read_bytes()
+    with torch.inference_mode():
+        torch.testing.assert_close(taken(images(2)), other(images(2)), rtol=1e-4, atol=1e-5)
 
 
-def test_a_damaged_graph_is_not_used(classifier, tmp_path):
+def test_a_damaged_graph_is_made_anew(classifier, graph, tmp_path):
     (tmp_path / "network.onnx").write_bytes(b"no graph")
-    taken = run_frozen(classifier, 64, 5000, path=tmp_path / "network.onnx")
-    assert torch.equal(taken(images(2)), classifier(images(2)))
+    assert isinstance(run_frozen(classifier, 64, 5000, path=tmp_path / "network.onnx"), OnnxNetwork)
+    assert len((tmp_path / "network.onnx").read_bytes()) == len(graph.read_bytes())
+
+
+def test_a_cache_that_cannot_be_written_to_is_no_hindrance(classifier, tmp_path):
+    (tmp_path / "cache").write_text("a file, where a folder should be")
+    assert isinstance(run_frozen(classifier, 64, 5000, path=tmp_path / "cache" / "network.onnx"), OnnxNetwork)
+
+
+def test_a_network_that_cannot_be_copied_is_run_by_torch():
+    network = nn.Sequential(nn.Conv2d(3, 4, 3)).eval()
+    network.lock = threading.Lock()
+    assert not isinstance(run_frozen(network, 64, 5000), OnnxNetwork)
+    with pytest.raises(RunError, match=r"cannot run this network: cannot pickle"):
+        run_frozen(network, 64, 5000, runtime="onnx")
 
 
 def test_stored_features_are_those_of_torch(classifier, tables, tmp_path):
@@ -112,6 +129,18 @@ def test_stored_features_are_those_of_torch(classifier, tables, tmp_path):
     by_torch = extract(classifier, tables[1], transform, store=tmp_path / "torch", runtime="torch")
     assert list((tmp_path / "onnx").rglob("network.onnx")) and not list((tmp_path / "torch").rglob("network.onnx"))
     np.testing.assert_allclose(np.asarray(by_onnx), np.asarray(by_torch), rtol=1e-3, atol=1e-5)
+
+
+def test_maps_of_the_early_stages_go_the_same_way(tables, tmp_path):
+    """Rounded to half precision before they were compared, they never passed."""
+    torch.manual_seed(0)
+    tail = create_classifier("test_resnet", 3, weights="none", image_size=64, depth="tail").eval()
+    maps = extract(tail, tables[1], ImageTransform(64), store=tmp_path, runtime="onnx")
+    with torch.inference_mode():
+        pixels = torch.from_numpy(np.stack([ImageTransform(64)(path) for path in tables[1].paths[:4]]))
+        expected = tail.features(pixels.permute(0, 3, 1, 2))
+    assert maps[:4].dtype == np.float16
+    np.testing.assert_allclose(maps[:4], expected, atol=2e-3 * float(expected.abs().max()))
 
 
 # images that are read ahead

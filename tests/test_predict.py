@@ -117,6 +117,7 @@ def test_folders_files_and_tables_together_name_each_image_once(folder, tmp_path
 def test_a_list_on_standard_input_has_a_path_a_line_or_between_two_nul_bytes():
     assert [one.name for one in read_list("a.jpg\nb c.jpg\r\n\na.jpg\n")] == ["a.jpg", "b c.jpg"]
     assert [one.name for one in read_list("a\nb.jpg\0c.jpg\0")] == ["a\nb.jpg", "c.jpg"]
+    assert [one.name for one in read_list("a\u2028b.jpg\n")] == ["a\u2028b.jpg"]
 
 
 def test_the_shell_pipes_a_list_in(run, folder, positively, tmp_path):
@@ -239,9 +240,12 @@ def test_a_file_is_never_overwritten_unasked(run, folder, tmp_path):
         write_predictions(Run(run), pictures, tmp_path / "dir.csv")
     (tmp_path / "tags.csv.parts").mkdir()
     (tmp_path / "tags.csv.parts" / "thesis.docx").write_text("mine")
-    with pytest.raises(FileError, match="holds files that are not ours"):
+    with pytest.raises(FileError, match=r"holds 'thesis.docx', which is not ours"):
         write_predictions(Run(run), pictures, tmp_path / "tags.csv")
-    assert (tmp_path / "tags.csv.parts" / "thesis.docx").read_text() == "mine"
+    assert [path.name for path in (tmp_path / "tags.csv.parts").iterdir()] == ["thesis.docx"]
+    (tmp_path / "tags.csv.parts" / "thesis.docx").rename(tmp_path / "tags.csv.parts" / ".DS_Store")
+    write_predictions(Run(run), pictures, tmp_path / "tags.csv")
+    assert [path.name for path in (tmp_path / "tags.csv.parts").iterdir()] == [".DS_Store"]
 
 
 def test_what_another_run_or_other_options_began_is_not_mixed_in(run, folder, tmp_path, small_parts):
@@ -253,32 +257,57 @@ def test_what_another_run_or_other_options_began_is_not_mixed_in(run, folder, tm
     assert all(tags.count(";") == 1 for tags in tags_of(run, pictures, out, top=2, overwrite=True).values())
 
 
-def test_who_finds_its_work_taken_over_stops(run, folder, tmp_path, small_parts):
+def test_who_comes_with_other_pictures_waits_for_those_at_work(run, folder, tmp_path, small_parts):
     pictures, out = find_pictures([folder])[:20], tmp_path / "tags.csv"
-    job = writing.Job(Run(run), pictures, out, top=None)
-    job.begin(overwrite=False)
-    job.take_one(lambda more: None)
-    others = writing.Job(Run(run), pictures[:9], out, top=None)
-    others.begin(overwrite=False)
-    with pytest.raises(RunError, match="Another process writes other pictures"):
+    job, others = (writing.Job(Run(run), some, out, top=None) for some in (pictures, pictures[:9]))
+    with job.begin(overwrite=False):
         job.take_one(lambda more: None)
+        for overwrite in (False, True):
+            with pytest.raises(RunError, match="Another process is writing"):
+                others.begin(overwrite)
+    with others.begin(overwrite=False), pytest.raises(RunError, match="Another process has taken over"):
+        job.take_one(lambda more: None)  # as one that came back from sleep without its lock
+
+
+def test_a_folder_that_is_taken_away_is_told(run, folder, tmp_path, small_parts):
+    job = writing.Job(Run(run), find_pictures([folder])[:20], tmp_path / "tags.csv", top=None)
+    with job.begin(overwrite=False):
+        job.take_one(lambda more: None)
+        job.folder.clear()
+        with pytest.raises(FileError, match="was removed while"):
+            job.is_over()
+
+
+def test_what_a_kill_left_after_the_last_line_goes(run, folder, tmp_path, small_parts):
+    pictures, out = find_pictures([folder])[:3], tmp_path / "tags.csv"
+    job = writing.Job(Run(run), pictures, out, top=None)
+    with job.begin(overwrite=False):
+        job.take_one(lambda more: None)
+    out.write_text("whole")
+    with pytest.raises(FileError, match="is there already"):
+        write_predictions(Run(run), pictures, out)
+    assert not job.folder.path.exists() and out.read_text() == "whole"
 
 
 def test_two_that_share_the_work_compute_each_picture_once(run, folder, tmp_path, small_parts, monkeypatch):
     """In turns, as two processes: one of them holds a part while the other goes on with the next."""
     pictures, out, seen = find_pictures([folder])[:30], tmp_path / "tags.csv", counted(monkeypatch)
     first, second = (writing.Job(Run(run), pictures, out, top=None) for _ in range(2))
-    first.begin(overwrite=False)
-    second.begin(overwrite=False)
-    with writing._claimed(first._parts[0]) as is_ours:  # the first is at work on it
+    with first.begin(overwrite=False), second.begin(overwrite=False):
+        share(first, second)
+    assert sorted(seen) == sorted(picture.name for picture in pictures)
+    assert [row["image"] for row in rows_of(out)] == [picture.name for picture in pictures]
+    assert not (tmp_path / "tags.csv.parts").exists()
+
+
+def share(first, second):
+    """One of them holds a part while the other goes on with the next; both end, and one puts the parts together."""
+    with first.folder.claimed(first.parts[0]) as is_ours:
         assert is_ours and second.take_one(lambda more: None)
     while not (first.is_over() and second.is_over()):
         first.take_one(lambda more: None)
         second.take_one(lambda more: None)
-    assert sorted(seen) == sorted(picture.name for picture in pictures)
     assert first.finish().is_ours and not second.finish().is_ours
-    assert [row["image"] for row in rows_of(out)] == [picture.name for picture in pictures]
-    assert not (tmp_path / "tags.csv.parts").exists()
 
 
 @pytest.fixture(scope="module")
@@ -338,3 +367,9 @@ def test_torchrun_divides_the_work(run, many, environment, tmp_path):
     again = start("--out", str(tmp_path / "tags.csv"))
     assert again.returncode != 0 and "is there already" in again.stderr
     assert "pass --out FILE" in start().stderr
+
+
+def test_several_processes_do_not_share_standard_input(run, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert predict(run, "-", "--out", "list.csv") == 2
+    assert "cannot share standard input" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def parser() -> Parser:
         "a folder that transformers and timm load by themselves: the linear head on the same backbone; train has "
         "written it already. 'tagger' is a folder as the programs of image taggers read it, with selected_tags.csv and "
         "preprocess.json beside the file. All are compared with torch before they are there. 'hub' is what goes to the "
-        "Hugging Face hub: pushed with --push-to, or only written with --out; nothing in it tells of the photos.",
+        "Hugging Face hub: pushed with --push-to, or only written with --out; names and scores of photos stay at home.",
     )
     made.add_argument("run", type=str, help="run folder")
     made.add_argument(
@@ -83,6 +83,8 @@ def _refuse_idle_options(values: Any) -> None:
             f"{option('format', 'hub')} takes {option('push_to', 'me/tagger')} to push the run, or "
             f"{option('out', 'DIR')} to write what would be pushed."
         )
+    if values.format == "hub" and not values.head is values.precision is None:
+        raise ConfigError(f"{option('head')} and {option('precision')} do not go to the hub: the run goes as it is.")
     if values.int8 and values.format != "onnx":
         raise ConfigError(f"{option('int8')} goes with {option('format', 'onnx')}, which is the default.")
     if values.images is not None and not values.int8:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser
-from positively.errors import ConfigError, ImageError, option
+from positively.errors import ConfigError, ImageError, PositivelyError, in_shell, option
+from positively.logs import is_first_process
 from positively.options import Runtime
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ def _pictures(values: Namespace) -> list[Picture]:
         return find_pictures(values.places, values.images)
     if len(values.places) > 1:
         raise ConfigError("A list on standard input (-) stands alone, without other images.")
+    if _process_count() > 1:
+        raise ConfigError("Several processes cannot share standard input. Write the list to a .csv file and name that.")
     pictures = read_list(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     if not pictures:
         raise ImageError("Standard input lists no image. It takes one path a line.")
@@ -94,19 +98,26 @@ def _pictures(values: Namespace) -> list[Picture]:
 @contextmanager
 def _processes() -> Iterator[tuple[bool, str | None]]:
     """Join the processes that torchrun started, if it did: whether there are several, and the device of this one."""
-    import os
-
     import torch
     import torch.distributed as dist
 
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    if _process_count() < 2:
         yield False, None
         return
     dist.init_process_group("gloo")
+    gpus = torch.cuda.device_count()
     try:
-        yield True, f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else None
+        yield True, f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % gpus}" if gpus else None
+    except PositivelyError as error:
+        if not is_first_process():  # which alone is heard otherwise, and may not know of this
+            print(in_shell(error.message), file=sys.stderr)
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _process_count() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _report(written: Written) -> int:

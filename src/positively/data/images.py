@@ -54,7 +54,8 @@ def is_image_name(name: str) -> bool:
     >>> is_image_name("photos/A.JPG"), is_image_name("tags.csv")
     (True, False)
     """
-    return name.lower().endswith(IMAGE_ENDINGS)
+    # What macOS leaves beside a file on disks of other systems has its name behind '._'.
+    return name.lower().endswith(IMAGE_ENDINGS) and "/._" not in f"/{name}"
 
 
 def load_image(source: ImageSource, at_least: int | None = None, name: str | None = None) -> Image.Image:

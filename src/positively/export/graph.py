@@ -71,7 +71,7 @@ def onnx_program(module: nn.Module, size: int, any_size: bool, outputs: Sequence
         width = height + SIZE_STEP
         most = _LARGEST_SIDE // SIZE_STEP
         shape |= {2: SIZE_STEP * side("rows", max=most), 3: SIZE_STEP * side("columns", max=most)}
-    return to_onnx(module, torch.rand(2, 3, height, width), list(outputs), shape)
+    return to_onnx(module, torch.zeros(2, 3, height, width), list(outputs), shape)
 
 
 def metadata(run: Run, any_size: bool) -> dict[str, str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from positively.data.places import locate
-from positively.data.transforms import ImageTransform
 from positively.errors import ImageError, RunError, option
 from positively.export.graph import Pixels
 from positively.labels import States
@@ -34,9 +33,7 @@ class Photos:
 
     def batches(self, run: Run, sizes: Iterator[int]) -> Iterator[Pixels]:
         """Their pixels B×3×size×size in [0, 1], as the run sees them."""
-        backbone = run.model.backbone
-        transform = ImageTransform(backbone.image_size, backbone.interpolation)
-        start = 0
+        transform, start = run.transform, 0
         while start < len(self):
             part = self.paths[start : start + next(sizes)]
             start += len(part)

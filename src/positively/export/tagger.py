@@ -26,7 +26,7 @@ from positively.export.graph import (
     verify_scores,
     write_verified,
 )
-from positively.files import write_json, write_text
+from positively.files import is_temporary, write_json, write_text
 from positively.labels import POSITIVE
 from positively.models import Classifier
 from positively.models.onnx import for_use, import_runtime
@@ -35,6 +35,7 @@ from positively.training.sources import read_training_labels
 
 _NEVER = 2.0
 """Threshold of a class that is never given: a number, since programs read the whole column as numbers."""
+_FILES = {"model.onnx", "selected_tags.csv", "preprocess.json", "categories.json"}
 _CATEGORY = {"category": 0, "name": "general"}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 
@@ -89,16 +90,15 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
     graph.program.model.metadata_props.update(entries)
 
     def verify(temporary: Path) -> float:
-        difference = verify_scores(run, graph.any_size, _FolderScores(temporary, run))
-        # The model comes last: where it is, the folder is whole.
-        write_text(folder / "selected_tags.csv", _selected_tags(run))
-        write_json(folder / "categories.json", [_CATEGORY])
-        write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
-        return difference
+        return verify_scores(run, graph.any_size, _FolderScores(temporary, run))
 
     save = graph.program.save
     try:
+        # The model comes first: by it the folder is known for ours, if a kill leaves it there alone.
         difference = write_verified(folder / "model.onnx", lambda place: save(str(place)), verify)
+        write_text(folder / "selected_tags.csv", _selected_tags(run))
+        write_json(folder / "categories.json", [_CATEGORY])
+        write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
     finally:
         with suppress(OSError):  # a folder that was made for nothing goes; any other is not empty
             folder.rmdir()
@@ -147,8 +147,9 @@ def _selected_tags(run: Run) -> str:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """What was not written here is not overwritten."""
-    if folder.is_dir() and (not any(folder.iterdir()) or is_ours(folder / "model.onnx")):
+    """What was not written here is not overwritten; what a killed export left is."""
+    if not folder.exists():
         return
-    if folder.exists():
+    names = [path.name for path in folder.iterdir() if not is_temporary(path)] if folder.is_dir() else [folder.name]
+    if names and (not set(names) <= _FILES or not is_ours(folder / "model.onnx")):
         raise FileError(f"{folder} exists and is no export of positively. Name another with {option('out', 'DIR')}.")

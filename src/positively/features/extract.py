@@ -20,7 +20,7 @@ from positively.data.transforms import ImageTransform
 from positively.distributed import agree
 from positively.features.fingerprint import fingerprint
 from positively.features.sharing import processes_at
-from positively.features.store import FeatureStore, default_store
+from positively.features.store import GRAPH, FeatureStore, default_store
 from positively.labels import LabelTable
 from positively.models.classifier import Classifier
 from positively.models.onnx import run_frozen
@@ -109,8 +109,7 @@ class _Features(nn.Module):
         self.classifier = classifier
 
     def forward(self, images: Tensor) -> Tensor:
-        features = self.classifier.features(images)
-        return features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE)
+        return self.classifier.features(images)
 
 
 def frozen_network(
@@ -129,7 +128,7 @@ def frozen_network(
 
 def _run_features(classifier: Classifier, images: int, runtime: Runtime, folder: Path) -> Callable[[Tensor], Tensor]:
     size = classifier.backbone.image_size
-    path = folder / "network.onnx"
+    path = folder / GRAPH
     return run_frozen(_Features(classifier.eval()).eval(), size, images, runtime=runtime, path=path)
 
 
@@ -152,7 +151,8 @@ def _compute(
     features_of = network()
     try:
         for number, batch in enumerate(make_loader(samples, order, workers), start=1):
-            part = features_of(batch.inputs).numpy()
+            features = features_of(batch.inputs)
+            part = features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE).numpy()
             if not done:
                 store.require_room(part.nbytes // len(part) * missing)
             parts.append(part)

@@ -30,6 +30,9 @@ from positively.files import write_with
 _KEY, _SEGMENT = "[0-9a-f]" * 24, "[0-9a-f]" * 32 + ".safetensors"
 """Names of our folders and files: nothing else in a folder the user named is ever removed."""
 
+GRAPH = "network.onnx"
+"""Name of the graph by which features were computed, beside them."""
+
 _in_use: set[Path] = set()
 """Segments this process reads or has written: it does not remove them while it lives."""
 
@@ -149,7 +152,8 @@ class FeatureStore:
         return mapped[:] if size <= _IN_MEMORY_BYTES else mapped
 
     def _trim(self) -> None:
-        sizes = {path: _size(path) for path in self.folder.parent.glob(f"{_KEY}/{_SEGMENT}")}
+        patterns = (_SEGMENT, GRAPH)
+        sizes = {path: _size(path) for one in patterns for path in self.folder.parent.glob(f"{_KEY}/{one}")}
         excess = sum(sizes.values()) - self.max_bytes
         for path in sorted(sizes, key=_last_use):
             if excess <= 0:

@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,11 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from positively.errors import ConfigError, PositivelyError, RunError, option
+from positively.errors import ConfigError, FileError, PositivelyError, RunError, option
 from positively.files import write_with
 from positively.logs import logger
 from positively.models.folding import fold_lgconv
-from positively.models.padding import SIZE_STEP, pad_evenly
 from positively.options import Runtime
 
 _FEWEST_IMAGES = 1000
@@ -96,26 +95,19 @@ class OnnxNetwork:
         runtime = import_runtime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = 1
-        graph = path.read_bytes() if path is not None and path.exists() else self._graph(network, image_size)
-        try:
-            self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        except Exception as reason:  # its exceptions have no common name
-            raise RunError(f"ONNX Runtime does not take the graph{f' {path}' if path else ''}: {reason}") from reason
+        is_stored = path is not None and path.exists()
+        graph = path.read_bytes() if path is not None and is_stored else self._graph(network, image_size)
+        self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._pool = ThreadPoolExecutor(torch.get_num_threads())
-        if path is not None and not path.exists():
-            write_with(path, lambda temporary: temporary.write_bytes(graph))
+        if path is not None and not is_stored:
+            with suppress(FileError):  # a cache that is full or read only: the next one makes it again
+                write_with(path, lambda temporary: temporary.write_bytes(graph))
 
     @staticmethod
     def _graph(network: nn.Module, image_size: int) -> bytes:
-        made = for_use(network)
-        if image_size % SIZE_STEP == 0:
-            pad_evenly(made)
         images = torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)
-        program = to_onnx(made, images, ["outputs"])
-        try:
-            graph: bytes = program.model_proto.SerializeToString()
-        except Exception as reason:  # two gigabytes are the most
-            raise RunError(f"The network does not fit into one ONNX file: {reason}") from reason
+        program = to_onnx(for_use(network), images, ["outputs"])
+        graph: bytes = program.model_proto.SerializeToString()
         return graph
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -166,16 +158,32 @@ def run_frozen(
     if runtime == "torch" or not can or (images < _FEWEST_IMAGES and not is_asked):
         return by_torch
     try:
-        by_onnx = OnnxNetwork(network, image_size, path)
-        difference = by_onnx.difference_to(by_torch, image_size)
-        if not difference <= _TOLERANCE:  # also where it is no number
-            raise RunError(f"it gives numbers that differ by {difference:.1g} of the largest")
-    except PositivelyError as error:
-        if is_asked:
+        return _checked(network, by_torch, image_size, path)
+    except Exception as reason:  # whatever a network of one's own, torch's exporter or the runtime may raise
+        if not is_asked:
+            logger.debug(f"torch runs the network, not ONNX Runtime: {reason}")
+            return by_torch
+        if isinstance(reason, PositivelyError):
             raise
-        logger.debug(f"torch runs the network, not ONNX Runtime: {error.message}")
-        return by_torch
-    return by_onnx
+        raise RunError(f"ONNX Runtime cannot run this network: {reason}") from reason
+
+
+def _checked(
+    network: nn.Module, by_torch: Callable[[Tensor], Tensor], image_size: int, path: Path | None
+) -> OnnxNetwork:
+    """The network by ONNX Runtime, if it gives what torch gives; a stored graph that does not is made anew."""
+    for is_last in (False, True):
+        try:
+            by_onnx = OnnxNetwork(network, image_size, path)
+            difference = by_onnx.difference_to(by_torch, image_size)
+            if not difference <= _TOLERANCE:  # also where it is no number
+                raise RunError(f"ONNX Runtime gives numbers that differ by {difference:.1g} of the largest.")
+            return by_onnx
+        except Exception:
+            if is_last or path is None or not path.exists():
+                raise
+            path.unlink(missing_ok=True)
+    raise AssertionError("the second time returns or raises")
 
 
 def example_pixels(batch: int, height: int, width: int) -> npt.NDArray[np.float32]:

@@ -30,6 +30,7 @@ class EvenlyPadded(nn.Module):
             0,
             (conv.dilation[0], conv.dilation[1]),
             conv.groups,
+            device="meta",  # nothing is drawn from the caller's random stream
         )
         self.conv.weight, self.conv.bias = conv.weight, conv.bias
 

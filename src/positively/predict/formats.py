@@ -22,7 +22,16 @@ def write_csv(path: Path, predictions: Iterable[Prediction]) -> None:
         writer.writerow(["image", "tags", "scores", "error"])
         for one in predictions:
             scores = ";".join(f"{score:.4f}" for score in one.tags.values())
-            writer.writerow([one.image, ";".join(one.tags), scores, one.error or ""])
+            writer.writerow([_as_bytes_allow(one.image), ";".join(one.tags), scores, one.error or ""])
+
+
+def _as_bytes_allow(name: str) -> str:
+    """A name that stands for bytes as it is; half of a pair of UTF-16, which Windows allows, escaped."""
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return name.encode(errors="backslashreplace").decode()
+    return name
 
 
 def write_json_lines(path: Path, predictions: Iterable[Prediction]) -> None:

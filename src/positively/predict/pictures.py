@@ -11,6 +11,7 @@ from positively.data.options import ReadOptions
 from positively.data.reading import read_labels
 from positively.data.table import read_image_names
 from positively.errors import ImageError, and_more
+from positively.logs import logger
 from positively.predict.tagging import Picture
 
 TABLES = (".csv", ".tsv", ".parquet", ".json")
@@ -50,7 +51,10 @@ def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
         return [Picture(str(place), place)]
     options = ReadOptions(images=images)
     if place.suffix.lower() == ".json":
-        table, _ = read_labels(place, replace(options, verify=False, skip_missing=True))
+        table, notes = read_labels(place, replace(options, verify=False, skip_missing=True))
+        for note in notes:
+            if "not there" in note:
+                logger.warning(note)
         return map(Picture, table.images, table.paths)
     root = place.parent if images is None else Path(images)
     return (Picture(name, root / name) for name in read_image_names(place, options))
@@ -62,5 +66,5 @@ def read_list(text: str) -> list[Picture]:
     >>> [picture.name for picture in read_list("a b.jpg\n\nc.jpg\n")]
     ['a b.jpg', 'c.jpg']
     """
-    names = text.split("\0") if "\0" in text else text.splitlines()
+    names = text.split("\0") if "\0" in text else (line.removesuffix("\r") for line in text.split("\n"))
     return [Picture(name, Path(name)) for name in dict.fromkeys(names) if name.strip()]

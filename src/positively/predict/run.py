@@ -106,7 +106,9 @@ class Run:
         commit_message: str | None = None,
         dry_run: str | Path | None = None,
     ) -> str:
-        """Push the run to the Hugging Face hub; nothing that tells of the photos goes along.
+        """Push the run to the Hugging Face hub, without names, hashes and scores of photos and without its report.
+
+        A kernel's head is made of features of some photos of the table: whoever has such a photo can tell.
 
         Args:
             repo_id: Repository, such as ``me/tagger``; it is made if it is not there.
@@ -260,5 +262,5 @@ class Run:
 def _is_one(images: object) -> bool:
     """Whether this is a single image, not several."""
     if isinstance(images, np.ndarray):
-        return images.ndim < 4
+        return images.ndim < 4 and images.dtype.kind not in "OSU"  # an array of paths is several
     return isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)

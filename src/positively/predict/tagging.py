@@ -24,7 +24,7 @@ from positively.runs.scoring import sigmoid
 if TYPE_CHECKING:
     from positively.predict.run import Run
 
-_BATCH = 32
+_BATCH = 16
 
 
 class Picture(NamedTuple):

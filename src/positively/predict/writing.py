@@ -10,27 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from positively.distributed import agree
 from positively.errors import ConfigError, FileError, RunError, option
-from positively.files import patiently, write_text, write_with
+from positively.files import write_text, write_with
+from positively.logs import logger
 from positively.predict.formats import FORMATS
+from positively.predict.parts import PartsFolder
 from positively.predict.run import Run
 from positively.predict.tagging import Picture, Prediction, Tagger
 
 _PART_IMAGES = 256
 _SECONDS_BETWEEN_LOOKS = 0.5
-_JOB = "job.json"
-_ENDINGS = (".json", ".jsonl", ".lock", ".tmp")
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,17 @@ def write_predictions(
         FileError: If the file is there.
         RunError: If it was begun with another run or other options, or is being written of other pictures.
     """
-    job = Job(run, pictures, Path(out), top)
-    agree(partial(job.begin, overwrite))  # of processes that were started together, none is done before another begins
-    while not job.is_over():
-        if not job.take_one(progress or (lambda more: None)):
-            time.sleep(_SECONDS_BETWEEN_LOOKS)  # the rest is with other processes
-    return job.finish()
+    job, waits = Job(run, pictures, Path(out), top), False
+    # Of processes that were started together, none is done before another has begun.
+    with agree(partial(job.begin, overwrite)):
+        while not job.is_over():
+            if job.take_one(progress or (lambda more: None)):
+                continue
+            if not waits:
+                logger.info("Waiting for other processes, which have the rest.")
+            waits = True
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return job.finish()
 
 
 class Job:
@@ -85,7 +87,9 @@ class Job:
     def __init__(self, run: Run, pictures: Sequence[Picture], out: Path, top: int | None) -> None:
         if out.suffix not in FORMATS:
             raise ConfigError(f"{option('out', str(out))}: the ending says the format, {' or '.join(FORMATS)}.")
-        self.out, self.folder = out, out.with_name(f"{out.name}.parts")
+        if out.is_dir():
+            raise FileError(f"{out} is a folder. Name a file with {option('out', 'FILE')}.")
+        self.out, self.folder = out, PartsFolder(out)
         self._tagger = Tagger(run, len(pictures), top)
         self._pictures = [pictures[i : i + _PART_IMAGES] for i in range(0, len(pictures), _PART_IMAGES)]
         self._open = dict.fromkeys(range(len(self._pictures)))  # in order, and quick to take one out of
@@ -94,67 +98,65 @@ class Job:
     def _run(self) -> str:
         """What predictions depend on beside the pictures: the run, and how it is used."""
         run = self._tagger.run
-        return _digest(run.model_config["digests"], run.head, run.thresholds.tolist(), self._tagger.top)
+        return _digest(run.model_config, run.head, run.thresholds.tolist(), run.runtime, self._tagger.top)
 
     @cached_property
-    def _parts(self) -> list[Path]:
-        """The file of every part, named after what is in it: photos that are added later leave the parts before."""
-        names = (_digest(self._run, [_stamp(picture) for picture in part]) for part in self._pictures)
-        return [self.folder / f"{name}.jsonl" for name in names]
+    def parts(self) -> list[Path]:
+        """The file of every part, named after what is in it: parts before a photo that is added later stay."""
+        return [self.folder.part(_digest(self._run, [_stamp(one) for one in part])) for part in self._pictures]
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        return {"run": self._run, "pictures": _digest([part.name for part in self._parts])}
+        return {"run": self._run, "pictures": _digest([part.name for part in self.parts])}
 
-    def begin(self, overwrite: bool) -> None:
-        """Make the folder of the parts ready, or take the one that is there."""
-        if self.out.is_dir():
-            raise FileError(f"{self.out} is a folder. Name a file with {option('out', 'FILE')}.")
-        if self.out.exists() and not overwrite:
-            raise FileError(
-                f"{self.out} is there already. Pass {option('overwrite', True)}, or another file with {option('out')}."
-            )
-        begun = self._begun()
-        if begun is not None and begun.get("run") != self._run and not overwrite:
-            raise RunError(
-                f"{self.out} was begun with another run or other options. Go on with those, or pass "
-                f"{option('overwrite', True)} to begin anew."
-            )
-        if self.folder.exists() and any(path.suffix not in _ENDINGS for path in self.folder.iterdir()):
-            raise FileError(f"{self.folder} holds files that are not ours. Pass another file with {option('out')}.")
-        if begun != self._identity:
-            write_text(self.folder / _JOB, json.dumps(self._identity))
-
-    def _begun(self) -> dict[str, str] | None:
-        """What the parts that are there belong to; None where there are none, or all are put together."""
-        try:
-            begun = json.loads(patiently(lambda: (self.folder / _JOB).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            return {}
-        return begun if isinstance(begun, dict) else {}
+    def begin(self, overwrite: bool) -> AbstractContextManager[object]:
+        """Make the folder of the parts ready, or take the one that is there; the context says who is at work."""
+        self.folder.refuse_foreign()
+        with self.folder.locked():
+            begun = self.folder.read_job()
+            if self.out.exists() and not overwrite:
+                if begun == self._identity or begun is None:  # a kill came just after it was written
+                    self.folder.clear()
+                raise FileError(
+                    f"{self.out} is there already. Pass {option('overwrite', True)}, or another file with "
+                    f"{option('out')}."
+                )
+            if begun not in (None, self._identity) and self.folder.is_busy():
+                raise RunError(
+                    f"Another process is writing {self.out}, of other pictures or by other options. Wait for it, or "
+                    f"pass another file with {option('out')}."
+                )
+            if begun is not None and begun.get("run") != self._run and not overwrite:
+                raise RunError(
+                    f"{self.out} was begun with another run or other options. Go on with those, or pass "
+                    f"{option('overwrite', True)} to begin anew."
+                )
+            if begun != self._identity:
+                self.folder.write_job(self._identity)
+            return self.folder.present()
 
     def is_over(self) -> bool:
         """Whether every part is there, or all of it was put together by another process."""
         return not self._open or self._is_finished()
 
     def _is_finished(self) -> bool:
-        begun = self._begun()
-        if begun is not None and begun != self._identity:
-            raise RunError(
-                f"Another process writes other pictures to {self.out}, or by another run. Wait for it, or pass another "
-                f"file with {option('out')}."
-            )
-        return begun is None
+        """Whether another process has put the parts together."""
+        begun = self.folder.read_job()
+        if begun == self._identity:
+            return False
+        if begun is not None:
+            raise RunError(f"Another process has taken over {self.out}, for other pictures or with other options.")
+        if not self.out.exists():
+            raise FileError(f"{self.folder.path} was removed while {self.out} was being made. Start it again.")
+        return True
 
     def take_one(self, progress: Callable[[int], None]) -> bool:
         """Compute the first part that is nobody's; whether there was one, or others have finished some meanwhile."""
         is_news = False
         for number in list(self._open):
             is_computed = False
-            if not self._parts[number].exists():
-                with _claimed(self._parts[number]) as is_ours:
+            if not self.parts[number].exists():
+                with self.folder.claimed(self.parts[number]) as is_ours:
                     if not is_ours:
                         continue
                     is_computed = self._compute(number)
@@ -167,7 +169,7 @@ class Job:
 
     def _compute(self, number: int) -> bool:
         """Compute a part that this process has claimed, unless it came to be before that."""
-        part = self._parts[number]
+        part = self.parts[number]
         if part.exists() or self._is_finished():
             return False
         lines = (json.dumps(asdict(one)) for one in self._tagger(self._pictures[number]))
@@ -177,41 +179,23 @@ class Job:
     def finish(self) -> Written:
         """Put the parts together, unless another process has; then they go."""
         broken: dict[str, str] = {}
-        with _locked(self.folder / "finish.lock"):
+        with self.folder.locked():
             is_ours = not self._is_finished()
             if is_ours:
                 write = FORMATS[self.out.suffix]
                 write_with(self.out, lambda temporary: write(temporary, self._predictions(broken)))
-                patiently((self.folder / _JOB).unlink)  # first: what lies there without it is rubbish
-        shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.clear()
         return Written(self.out, sum(map(len, self._pictures)), broken, is_ours)
 
     def _predictions(self, broken: dict[str, str]) -> Iterator[Prediction]:
         """All predictions in order; what could not be read is noted on the way."""
-        for part in self._parts:
+        for part in self.parts:
             with part.open(encoding="utf-8") as file:
                 for line in file:
                     prediction = Prediction(**json.loads(line))
                     if prediction.error:
                         broken[prediction.image] = prediction.error
                     yield prediction
-
-
-def _locked(path: Path, seconds: float = -1) -> AbstractContextManager[object]:
-    path.parent.mkdir(parents=True, exist_ok=True)  # another process may just have cleared it away
-    return FileLock(path).acquire(timeout=seconds)
-
-
-@contextmanager
-def _claimed(part: Path) -> Iterator[bool]:
-    """Whether this process may compute a part; the system takes the lock away when a process ends, however it ends."""
-    try:
-        lock = _locked(part.with_suffix(".lock"), seconds=0)
-    except Timeout:
-        yield False
-        return
-    with lock:
-        yield True
 
 
 def _stamp(picture: Picture) -> tuple[str, str, int, int]:

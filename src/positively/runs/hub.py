@@ -1,8 +1,8 @@
 """A run on the Hugging Face hub: what of it goes there, how it is pushed, and how it comes back.
 
 The root of the repository is what ``transformers`` and ``timm`` open (``transformers/`` of the run, if it has it), the
-folder ``positively`` is the run itself. Nothing goes along that tells of the photos: no names, no hashes, no scores, no
-report, no path of the machine.
+folder ``positively`` is the run itself. No names, hashes or scores of the photos go along, no report and no path of the
+machine. What a kernel's head is made of does: features of some photos of the table, its landmarks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from positively.models.weights import short
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config, score_meaning
 
+_LANDMARKS = """
+Its kernel compares a photo with features of some photos of the training table, which are among the weights.
+"""
 FOLDER = "positively"
 """Where in a repository the run lies."""
 _SECONDS_TO_ANSWER = 10
@@ -72,6 +75,7 @@ def push_to_hub(folder: RunFolder, repo_id: str, **options: Any) -> str:
                 commit_message=options.get("commit_message") or "Push a run of positively",
                 revision=branch,
                 create_pr=options.get("create_pr"),
+                delete_patterns=["config.json", "model.safetensors", f"{FOLDER}/*"],  # of a run that was there before
             )
         except Exception as reason:  # every version of the hub's client has an exception tree of its own
             raise RunError(
@@ -134,4 +138,4 @@ A multi-label image classifier trained from positive tags with `{config["method"
 {score_meaning(folder)}
 
 {len(config["classes"])} classes: {classes}.
-"""
+{_LANDMARKS if config["head"] == "kernel" else ""}"""
