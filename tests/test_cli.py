@@ -59,7 +59,7 @@ def test_configuration_comes_from_yaml_and_words_override_it(scenes, tmp_path, c
         (["train", "TABLE", "--images", "none"], "none"),
         (["train", "TABLE", *WORDS, "--method", "bce"], "--blank negative"),
         (["evaluate", "none", "TABLE"], "There is no run folder none"),
-        (["predict", "none", "a.jpg"], "a.jpg: no such file or folder"),
+        (["predict", "none", "a.jpg"], "There is no run folder none"),
         (["check", "--method", "pumlc"], "There is no method 'pumlc'"),
     ],
 )

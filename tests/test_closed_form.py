@@ -108,7 +108,7 @@ def test_both_heads_learn(run, test):
     for one in (run, plain):
         assert mean_average_precision(one.scores(test), test.states()) > shapes.LEARNED
     assert not np.allclose(run.scores(test), plain.scores(test))
-    with pytest.raises(RunError, match="has head 'kernel' and no 'semantic-graph'"):
+    with pytest.raises(RunError, match="has head 'kernel', and 'linear' beside it, and no 'semantic-graph'"):
         po.Run(run.path, head="semantic-graph").scores(test)
 
 

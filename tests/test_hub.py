@@ -1,5 +1,6 @@
 """A run goes to the Hugging Face hub and comes back, and nothing that tells of the photos goes along."""
 
+import errno
 import json
 import shutil
 from unittest.mock import create_autospec
@@ -110,7 +111,7 @@ def test_pushing_makes_the_repository_and_sends_the_folder(run, monkeypatch):
 def test_a_push_that_fails_says_why_and_what_can_be_done(run, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(RunError, match=r"cannot be pushed to 'me/tagger' \(.*dry_run='DIR' writes"):
+    with pytest.raises(RunError, match=r"cannot be pushed to 'me/tagger' \(.*Are you logged in"):
         run.push_to_hub("me/tagger")
 
 
@@ -126,3 +127,15 @@ def test_a_dry_run_leaves_what_is_there(run, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(FileError, match="Name a new folder"):
         run.push_to_hub("me/tagger", dry_run=tmp_path)
+    with pytest.raises(po.errors.ConfigError, match="takes the folder into which it is written"):
+        run.push_to_hub("me/tagger", dry_run=True)
+
+
+def test_a_full_disk_leaves_no_half_folder(run, tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(FileError, match="No space left"):
+        run.push_to_hub("me/tagger", dry_run=tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()

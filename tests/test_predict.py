@@ -81,9 +81,16 @@ def test_an_array_of_several_pictures_is_several(run, folder):
 
 def test_one_that_is_no_picture_is_named_by_its_number(run, folder):
     path = sorted(folder.iterdir())[0]
-    with pytest.raises(ImageError, match=r"image 2: not an image.*skip_broken=True"):
+    with pytest.raises(ImageError, match=r"image 2: not an image\. Save it as JPEG.*skip_broken=True"):
         Run(run).predict([path, b"no picture"])
-    assert [one.error for one in Run(run).predict([path, b"no picture"], skip_broken=True)] == [None, "not an image"]
+    with pytest.raises(ImageError, match=r"image 1: NoneType, which is not an image\. Pass a path"):
+        Run(run).predict(None)
+    with pytest.raises(ImageError, match=r"shape \(3, 24, 24\).*Pass H×W"):
+        Run(run).predict(np.zeros((3, 24, 24), np.uint8))
+    assert next(Run(run).stream(str(path))).image == str(path)
+    assert [one.error for one in Run(run).predict([path, b"no picture"], skip_broken=True)][1].startswith(
+        "not an image. Save it"
+    )
 
 
 # places
@@ -100,6 +107,35 @@ def test_a_table_that_only_names_images_is_enough(folder, tmp_path):
     with pytest.raises(po.errors.TableError, match=r"none of the columns 'x', 'y' holds names of images"):
         (tmp_path / "other.csv").write_text("x,y\n1,2\n")
         find_pictures([tmp_path / "other.csv"])
+
+
+def test_a_coco_json_without_annotations_lists_its_images_those_that_are_gone_too(folder, tmp_path):
+    names = [sorted(path.name for path in folder.iterdir())[0], "gone.png"]
+    listed = {"images": [{"id": number, "file_name": name} for number, name in enumerate(names)]}
+    (tmp_path / "test.json").write_text(json.dumps(listed))
+    assert [picture.name for picture in find_pictures([tmp_path / "test.json"], folder)] == names
+    with pytest.raises(po.errors.TableError, match="no list of images"):
+        (tmp_path / "other.json").write_text("{}")
+        find_pictures([tmp_path / "other.json"])
+
+
+def test_what_cannot_be_read_under_a_folder_is_named(tmp_path, monkeypatch, caplog):
+    (tmp_path / "dangling.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    (tmp_path / "._a.jpg").write_bytes(b"left by another system")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    (tmp_path / "locked").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert [picture.name for picture in find_pictures([tmp_path])] == [(tmp_path / "dangling.jpg").as_posix()]
+    assert "locked: cannot be listed (Permission denied)" in caplog.text
+    with pytest.raises(ImageError, match="is no file"):
+        find_pictures([tmp_path / "pipe.jpg"])
 
 
 def test_folders_files_and_tables_together_name_each_image_once(folder, tmp_path):
@@ -147,7 +183,7 @@ def test_the_three_formats_hold_the_same(run, folder, tmp_path):
     assert cells["error"] == record["error"] == "zero bytes"
 
 
-def test_a_file_name_that_is_no_text_leaves_as_the_bytes_it_is(run, folder, tmp_path):
+def test_a_file_name_that_is_no_text_is_escaped_and_spoils_no_other(run, folder, tmp_path):
     odd = os.fsencode(tmp_path) + b"/caf\xe9.png"
     try:
         with open(odd, "wb") as file:  # noqa: PTH123 (a path of bytes)
@@ -156,7 +192,8 @@ def test_a_file_name_that_is_no_text_leaves_as_the_bytes_it_is(run, folder, tmp_
         pytest.skip("this disk has no such names")
     for ending in ("csv", "jsonl", "parquet"):
         assert predict(run, tmp_path, "--out", tmp_path / f"tags.{ending}") == 0
-    assert odd in (tmp_path / "tags.csv").read_bytes()
+    assert rows_of(tmp_path / "tags.csv")[0]["image"].endswith("caf\\udce9.png")
+    assert pyarrow.parquet.read_table(tmp_path / "tags.parquet")["image"][0].as_py().endswith("caf\\udce9.png")
     assert json.loads((tmp_path / "tags.jsonl").read_text())["image"].endswith("caf\udce9.png")
 
 

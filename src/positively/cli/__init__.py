@@ -82,7 +82,7 @@ def _run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         way_on = (
             " What was computed is stored; the same command goes on."
-            if verb in ("train", "missing", "review", "bench", "demo")
+            if verb in ("train", "missing", "review", "bench", "demo") or (verb == "predict" and "--out" in arguments)
             else ""
         )
         print(f"Stopped.{way_on}", file=sys.stderr)

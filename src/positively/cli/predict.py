@@ -40,7 +40,9 @@ def parser() -> Parser:
         "--out", type=str | None, default=None, help="write a .csv, .jsonl or .parquet file in place of printing"
     )
     made.add_switch("overwrite", help="replace the file if it is there")
-    made.add_argument("--top", type=int | None, default=None, help="this many best tags, whatever the cuts say")
+    made.add_argument(
+        "--top", type=int | None, default=None, help="this many best tags of those learned, whatever the cuts say"
+    )
     made.add_run_use()
     made.add_argument(
         "--runtime",
@@ -58,9 +60,14 @@ def main(arguments: list[str]) -> int:
     from positively.cli.progress import counting
     from positively.predict import Run, Tagger, write_predictions
     from positively.registry import load_plugin
+    from positively.runs.folder import RunFolder
+    from positively.runs.saving import load_model_config
 
     if values.plugin:
         load_plugin(values.plugin)
+    if values.top is not None and values.precision is not None:
+        raise ConfigError(f"{option('top')} gives tags whatever the cuts say, which {option('precision')} would move.")
+    load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
     pictures = _pictures(values)
     with _processes() as (several, device):
         run = Run(values.run, device=device, head=values.head, precision=values.precision, runtime=values.runtime)
@@ -68,7 +75,11 @@ def main(arguments: list[str]) -> int:
             with counting("tagging", len(pictures)) as progress:
                 chosen = {"top": values.top, "overwrite": values.overwrite, "progress": progress}
                 written = write_predictions(run, pictures, values.out, **chosen)
-            return _report(written) if written.is_ours else 0
+            if written.is_ours:
+                return _report(written)
+            if is_first_process():
+                print(f"Another process has put {written.path} together.")
+            return 0
         if several:
             raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
         broken = 0

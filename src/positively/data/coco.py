@@ -50,9 +50,20 @@ def read_coco(
     labels = _read_annotations(file, parts["annotations"], rows, columns)
     match = _NAME.fullmatch(file.name)
     name = f"COCO {match[2]} {match[1]}" if match else "annotations in the format of COCO"
-    root = _image_root(file, match[1] + match[2] if match else None, images, options)
+    root = _image_root(file, images, options)
     found = Benchmark(name, file.name, "image", root, names, images, range(1, len(images) + 1), labels, notes)
     return benchmark_table(found, options, classes, report)
+
+
+def read_coco_images(path: str | Path, options: ReadOptions = _DEFAULTS) -> tuple[Path, list[str]]:
+    """Folder and names of the images that a COCO json lists, annotated or not, and whether or not they are there."""
+    file = Path(path)
+    parts = _parse(file)
+    entries = parts.get("images") if isinstance(parts, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise TableError(f"{file}: not a COCO file, since it has no list of images.")
+    _, images = _read_images(file, entries)
+    return _image_root(file, images, options), images
 
 
 def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:
@@ -83,16 +94,20 @@ def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:
     return folder / f"instances_{part}{year}.json", notes
 
 
-def _load(file: Path) -> dict[str, list[Any]]:
-    """The three lists of the file, or a sentence that says what it is instead."""
+def _parse(file: Path) -> Any:
     text = read_file(file, _AGAIN)
     try:
-        parts = json.loads(text, object_hook=lambda entry: {key: entry[key] for key in _READ_KEYS & entry.keys()})
+        return json.loads(text, object_hook=lambda entry: {key: entry[key] for key in _READ_KEYS & entry.keys()})
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise TableError(f"{file} {where}: the file is cut off, or no JSON ({error.msg}). {_AGAIN}.") from None
     except (ValueError, RecursionError) as error:
         raise TableError(f"{file}: cannot be read ({error}). {_AGAIN}.") from None
+
+
+def _load(file: Path) -> dict[str, list[Any]]:
+    """The three lists of the file, or a sentence that says what it is instead."""
+    parts = _parse(file)
     lists = {name: parts.get(name) for name in _LISTS} if isinstance(parts, dict) else {}
     if isinstance(lists.get("images"), list) and "annotations" not in parts:
         raise TableError(f"{file}: images without annotations, as COCO gives for its test part. Pass the val part.")
@@ -164,8 +179,10 @@ def _take(entry: object, key: str, kind: type | tuple[type, ...]) -> Any:
     return value if isinstance(value, kind) else None
 
 
-def _image_root(file: Path, subset: str | None, images: Sequence[str], options: ReadOptions) -> Path:
+def _image_root(file: Path, images: Sequence[str], options: ReadOptions) -> Path:
     """First of the usual folders that holds any of the images."""
+    match = _NAME.fullmatch(file.name)
+    subset = match[1] + match[2] if match else None
     given, beside = image_folder(options), file.parent if file.parent.name else file.parent.absolute()
     base = given or (beside.parent if beside.name == "annotations" else beside)
     named = [base / subset, base / "images" / subset] if subset else []

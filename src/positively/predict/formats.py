@@ -16,22 +16,13 @@ _ROWS_AT_ONCE = 10_000
 
 def write_csv(path: Path, predictions: Iterable[Prediction]) -> None:
     """A line an image: its tags and their scores, best first, separated by ``;``; why it could not be read, if so."""
-    # A file name that is no UTF-8 leaves as the bytes that it is.
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    # Bytes of a file name that are no UTF-8 are escaped: the file would be none either.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "tags", "scores", "error"])
         for one in predictions:
             scores = ";".join(f"{score:.4f}" for score in one.tags.values())
-            writer.writerow([_as_bytes_allow(one.image), ";".join(one.tags), scores, one.error or ""])
-
-
-def _as_bytes_allow(name: str) -> str:
-    """A name that stands for bytes as it is; half of a pair of UTF-16, which Windows allows, escaped."""
-    try:
-        name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return name.encode(errors="backslashreplace").decode()
-    return name
+            writer.writerow([one.image, ";".join(one.tags), scores, one.error or ""])
 
 
 def write_json_lines(path: Path, predictions: Iterable[Prediction]) -> None:

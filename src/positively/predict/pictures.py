@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from positively.data.coco import read_coco_images
 from positively.data.images import is_image_name
 from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
 from positively.data.table import read_image_names
 from positively.errors import ImageError, and_more
 from positively.logs import logger
@@ -45,19 +45,30 @@ def find_pictures(places: Sequence[str | Path], images: str | Path | None = None
 
 def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
     if place.is_dir():
-        files = sorted(path for path in place.rglob("*") if is_image_name(path.name) and path.is_file())
-        return (Picture(path.as_posix(), path) for path in files)
+        return (Picture(path.as_posix(), path) for path in sorted(_images_under(place)))
+    if not place.is_file():
+        raise ImageError(f"{place} is no file.")
     if place.suffix.lower() not in TABLES:
         return [Picture(str(place), place)]
     options = ReadOptions(images=images)
     if place.suffix.lower() == ".json":
-        table, notes = read_labels(place, replace(options, verify=False, skip_missing=True))
-        for note in notes:
-            if "not there" in note:
-                logger.warning(note)
-        return map(Picture, table.images, table.paths)
-    root = place.parent if images is None else Path(images)
-    return (Picture(name, root / name) for name in read_image_names(place, options))
+        root, names = read_coco_images(place, options)
+    else:
+        root = place.parent if images is None else Path(images)
+        names = read_image_names(place, options)
+    return (Picture(name, root / name) for name in names)
+
+
+def _images_under(folder: Path) -> Iterator[Path]:
+    """Files that have the name of an image, and links that lead nowhere; folders that cannot be listed are named."""
+
+    def warn(error: OSError) -> None:
+        logger.warning(f"{error.filename}: cannot be listed ({error.strerror}), so that nothing in it is tagged.")
+
+    for place, _, names in os.walk(folder, onerror=warn):
+        for path in (Path(place, name) for name in names if is_image_name(name)):
+            if path.is_file() or path.is_symlink():
+                yield path
 
 
 def read_list(text: str) -> list[Picture]:

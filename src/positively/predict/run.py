@@ -122,6 +122,8 @@ class Run:
         Returns:
             Address of the commit, or the folder of a dry run.
         """
+        if isinstance(dry_run, bool):
+            raise ConfigError(f"{option('dry_run')} takes the folder into which it is written, not {dry_run}.")
         if dry_run is not None:
             return str(write_hub_folder(self.folder, Path(dry_run), repo_id))
         told = {"private": private, "token": token, "branch": branch, "create_pr": create_pr}
@@ -164,7 +166,8 @@ class Run:
         """The head that gives the scores."""
         own = str(self.model_config["head"])
         if self._head not in (None, own) and (self._head, own) != ("linear", "kernel"):
-            raise RunError(f"{self.path} has head '{own}' and no '{self._head}'.")
+            beside = ", and 'linear' beside it" if own == "kernel" else ""
+            raise RunError(f"{self.path} has head '{own}'{beside}, and no '{self._head}'.")
         return self._head or own
 
     @cached_property
@@ -243,16 +246,16 @@ class Run:
             top: This many best tags, whatever the cuts say.
             skip_broken: Return what cannot be read as a prediction with an ``error`` and no tag, in place of raising.
         """
-        several: Any = [images] if _is_one(images) else images
-        return list(self.stream(several, top=top, skip_broken=skip_broken))
+        return list(self.stream(images, top=top, skip_broken=skip_broken))
 
     def stream(
-        self, images: Iterable[ImageSource], *, top: int | None = None, skip_broken: bool = False
+        self, images: ImageSource | Iterable[ImageSource], *, top: int | None = None, skip_broken: bool = False
     ) -> Iterator[Prediction]:
         """As :meth:`predict`, one after the other, for any number of images."""
         load_model_config(self.folder)  # a run that cannot be used is said before any image is looked at
-        tagger = Tagger(self, len(images) if isinstance(images, Sized) else 0, top)
-        for prediction in tagger(named(images)):
+        several: Any = [images] if _is_one(images) else images
+        tagger = Tagger(self, len(several) if isinstance(several, Sized) else 0, top)
+        for prediction in tagger(named(several)):
             if prediction.error and not skip_broken:
                 mend = f"Mend it, or pass {option('skip_broken', True)}."
                 raise ImageError(f"{prediction.image}: {prediction.error}. {mend}")
@@ -263,4 +266,5 @@ def _is_one(images: object) -> bool:
     """Whether this is a single image, not several."""
     if isinstance(images, np.ndarray):
         return images.ndim < 4 and images.dtype.kind not in "OSU"  # an array of paths is several
-    return isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)
+    is_source = isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)
+    return is_source or hasattr(images, "read") or not isinstance(images, Iterable)

@@ -111,4 +111,6 @@ def _pixels(transform: ImageTransform, picture: Picture) -> Pixels | str:
     try:
         return transform(picture.source, name=picture.name)
     except ImageError as error:
-        return str(getattr(error, "reason", error.message))
+        if isinstance(picture.source, str | Path):  # in a list of files, a few words
+            return str(getattr(error, "reason", error.message))
+        return error.message.removeprefix(f"{picture.name}: ").rstrip(".")

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import huggingface_hub
 
 import positively
-from positively.errors import FileError, RunError, option
-from positively.files import write_text
+from positively.errors import FileError, RunError
+from positively.files import write_text, write_with
 from positively.models.weights import short
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config, score_meaning
@@ -39,17 +40,20 @@ def write_hub_folder(folder: RunFolder, out: Path, repo_id: str | None = None) -
     """
     config = load_model_config(folder)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileError(f"{out} exists. Name a new folder with {option('out', 'DIR')}.")
+        raise FileError(f"{out} exists. Name a new folder.")
     exported = folder.path / "transformers"
     opens = (exported / "config.json").exists()
-    if opens:
-        shutil.copytree(exported, out, dirs_exist_ok=True)
-    run = out / FOLDER
-    run.mkdir(parents=True, exist_ok=True)
+    files = {out / name: exported / name for name in ("config.json", "model.safetensors")} if opens else {}
     for file in (folder.weights, folder.thresholds, folder.calibration, folder.model):
         if file.exists():
-            shutil.copyfile(file, run / file.name)
-    write_text(out / "README.md", _card(folder, config, repo_id or folder.path.resolve().name, opens))
+            files[out / FOLDER / file.name] = file
+    try:
+        for target, source in files.items():
+            write_with(target, partial(shutil.copyfile, source))
+        write_text(out / "README.md", _card(folder, config, repo_id or folder.path.resolve().name, opens))
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)  # it was new or empty
+        raise
     return out
 
 
@@ -79,8 +83,7 @@ def push_to_hub(folder: RunFolder, repo_id: str, **options: Any) -> str:
             )
         except Exception as reason:  # every version of the hub's client has an exception tree of its own
             raise RunError(
-                f"{folder.path} cannot be pushed to {repo_id!r} ({short(reason)}). Are you logged in (hf auth login)? "
-                f"{option('dry_run', 'DIR')} writes what would be pushed."
+                f"{folder.path} cannot be pushed to {repo_id!r} ({short(reason)}). Are you logged in (hf auth login)?"
             ) from reason
     return str(commit)
 
