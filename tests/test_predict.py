@@ -1,6 +1,7 @@
 """Tags of any number of pictures, from anywhere, each exactly once: also after a kill, and by several processes."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -160,8 +161,12 @@ def test_the_shell_pipes_a_list_in(run, folder, positively, tmp_path):
     names = [str(path) for path in sorted(folder.iterdir())[:4]]
     done = positively("predict", run, "-", "--out", tmp_path / "tags.csv", input="\n".join(names))
     assert "4 images tagged" in done.stdout and [row["image"] for row in rows_of(tmp_path / "tags.csv")] == names
-    assert "lists no image" in positively("predict", run, "-", input="\n", check=False).stderr
-    assert "stands alone" in positively("predict", run, "-", folder, input="", check=False).stderr
+
+
+def test_a_list_that_is_empty_or_not_alone_is_refused(run, folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert predict(run, "-") == 2 and "lists no image" in capsys.readouterr().err
+    assert predict(run, "-", folder) == 2 and "stands alone" in capsys.readouterr().err
 
 
 # formats
@@ -392,21 +397,15 @@ def test_torchrun_divides_the_work(run, many, environment, tmp_path):
     words = ["-m", "positively", "predict", str(run), str(many), "--runtime", "torch"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
-    def start(*options):
-        return subprocess.run(
-            [*torchrun, *words, *options], env=environment, capture_output=True, text=True, timeout=300
-        )
-
-    done = start("--out", str(tmp_path / "tags.csv"))
+    words += ["--out", str(tmp_path / "tags.csv")]
+    done = subprocess.run([*torchrun, *words], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("1,500 images tagged") == 1
     assert len({row["image"] for row in rows_of(tmp_path / "tags.csv")}) == 1500
-    again = start("--out", str(tmp_path / "tags.csv"))
-    assert again.returncode != 0 and "is there already" in again.stderr
-    assert "pass --out FILE" in start().stderr
 
 
-def test_several_processes_do_not_share_standard_input(run, monkeypatch, capsys):
+def test_several_processes_share_neither_standard_input_nor_output(run, folder, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert predict(run, "-", "--out", "list.csv") == 2
     assert "cannot share standard input" in capsys.readouterr().err
+    assert predict(run, folder) == 2 and "pass --out FILE" in capsys.readouterr().err

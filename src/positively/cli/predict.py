@@ -67,9 +67,11 @@ def main(arguments: list[str]) -> int:
         load_plugin(values.plugin)
     if values.top is not None and values.precision is not None:
         raise ConfigError(f"{option('top')} gives tags whatever the cuts say, which {option('precision')} would move.")
+    if values.out is None and _process_count() > 1:
+        raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
     load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
     pictures = _pictures(values)
-    with _processes() as (several, device):
+    with _processes() as device:
         run = Run(values.run, device=device, head=values.head, precision=values.precision, runtime=values.runtime)
         if values.out is not None:
             with counting("tagging", len(pictures)) as progress:
@@ -80,8 +82,6 @@ def main(arguments: list[str]) -> int:
             if is_first_process():
                 print(f"Another process has put {written.path} together.")
             return 0
-        if several:
-            raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
         broken = 0
         for prediction in Tagger(run, len(pictures), values.top)(pictures):
             broken += prediction.error is not None
@@ -107,18 +107,18 @@ def _pictures(values: Namespace) -> list[Picture]:
 
 
 @contextmanager
-def _processes() -> Iterator[tuple[bool, str | None]]:
-    """Join the processes that torchrun started, if it did: whether there are several, and the device of this one."""
+def _processes() -> Iterator[str | None]:
+    """Join the processes that torchrun started, if it did: the device of this one, if it is not the usual one."""
     import torch
     import torch.distributed as dist
 
     if _process_count() < 2:
-        yield False, None
+        yield None
         return
     dist.init_process_group("gloo")
     gpus = torch.cuda.device_count()
     try:
-        yield True, f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % gpus}" if gpus else None
+        yield f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % gpus}" if gpus else None
     except PositivelyError as error:
         if not is_first_process():  # which alone is heard otherwise, and may not know of this
             print(in_shell(error.message), file=sys.stderr)
