@@ -311,6 +311,17 @@ def test_who_comes_with_other_pictures_waits_for_those_at_work(run, folder, tmp_
         job.take_one(lambda more: None)  # as one that came back from sleep without its lock
 
 
+def test_who_may_not_overwrite_disturbs_nobody_who_may(run, folder, tmp_path, small_parts):
+    pictures, out = find_pictures([folder])[:20], tmp_path / "tags.csv"
+    out.write_text("old")
+    job = writing.Job(Run(run), pictures, out, top=None)
+    with job.begin(overwrite=True):
+        job.take_one(lambda more: None)
+        with pytest.raises(FileError, match="is there already"):
+            write_predictions(Run(run), pictures, out)
+        assert job.parts[0].exists() and not job.is_over()
+
+
 def test_a_folder_that_is_taken_away_is_told(run, folder, tmp_path, small_parts):
     job = writing.Job(Run(run), find_pictures([folder])[:20], tmp_path / "tags.csv", top=None)
     with job.begin(overwrite=False):

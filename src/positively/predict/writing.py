@@ -115,8 +115,8 @@ class Job:
         with self.folder.locked():
             begun = self.folder.read_job()
             if self.out.exists() and not overwrite:
-                if begun == self._identity or begun is None:  # a kill came just after it was written
-                    self.folder.clear()
+                if begun in (None, self._identity) and not self.folder.is_busy():
+                    self.folder.clear()  # a kill came just after the file was written
                 raise FileError(
                     f"{self.out} is there already. Pass {option('overwrite', True)}, or another file with "
                     f"{option('out')}."
