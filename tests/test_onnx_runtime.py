@@ -110,6 +110,15 @@ def test_a_damaged_graph_is_made_anew(classifier, graph, tmp_path):
     assert len((tmp_path / "network.onnx").read_bytes()) == len(graph.read_bytes())
 
 
+def test_a_graph_that_never_fits_is_made_once_and_not_stored(classifier, tmp_path, monkeypatch):
+    made = []
+    make = OnnxNetwork._graph
+    monkeypatch.setattr(OnnxNetwork, "_graph", staticmethod(lambda *given: made.append(1) or make(*given)))
+    monkeypatch.setattr(OnnxNetwork, "difference_to", lambda *given: 0.5)
+    assert not isinstance(run_frozen(classifier, 64, 5000, path=tmp_path / "network.onnx"), OnnxNetwork)
+    assert len(made) == 1 and not (tmp_path / "network.onnx").exists()
+
+
 def test_a_cache_that_cannot_be_written_to_is_no_hindrance(classifier, tmp_path):
     (tmp_path / "cache").write_text("a file, where a folder should be")
     assert isinstance(run_frozen(classifier, 64, 5000, path=tmp_path / "cache" / "network.onnx"), OnnxNetwork)
