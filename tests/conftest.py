@@ -1,6 +1,7 @@
 """Shared by the tests: small scenes on disk, and the command line in a process of its own."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -49,6 +50,19 @@ def tables(place):
 def fabric():
     """The engine, on one CPU process."""
     return Fabric(accelerator="cpu", devices=1)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser. Not of the session: while it is open an event loop runs, and nothing else may start one."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright ([dev])")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium: as root on Debian, make test installs it; else apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

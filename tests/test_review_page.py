@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,18 +23,6 @@ from positively.missing.asking import MIXED
 from reviewing import served, truth_of, words, write_tags
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright ([dev])")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium: as root on Debian, make test installs it; else apt-get install chromium"
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
