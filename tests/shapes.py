@@ -89,16 +89,28 @@ def _learn(network, parameters, images, states):
         optimizer.step()
 
 
+def pretrained(folder, **more):
+    """Options of the tiny network with its weights, whose features are stored."""
+    return {
+        "backbone": "positively_tiny",
+        "weights": str(folder / "tiny.safetensors"),
+        "image_size": SIDE,
+        "features": str(folder / "features"),
+        "head_options": {"pooling": "max"},
+    } | more
+
+
 def settings(method, depth, folder, **changes):
     """Configuration under which a method learns the set in seconds."""
     schedule = {"probe": (20, 3e-2), "tail": (8, 1e-2), "finetune": (12, 5e-3)}[depth]
     head = (None if method == "auto" else METHODS[method].head) or "linear"
     is_clip = HEADS[head].needs_backbone
+    from_nothing = depth == "finetune" and method != "distill"  # whose teacher is solved on what the network knows
     chosen = {
         "method": method,
         "depth": depth,
         "backbone": "tiny_clip" if is_clip else "positively_tiny",
-        "weights": "none" if depth == "finetune" else str(folder / f"{'tiny_clip' if is_clip else 'tiny'}.safetensors"),
+        "weights": "none" if from_nothing else str(folder / f"{'tiny_clip' if is_clip else 'tiny'}.safetensors"),
         "features": str(folder / "features"),
         "image_size": SIDE,
         "head_options": HEAD_OPTIONS.get(head, {}) | ({"text_model": str(folder / "text")} if is_clip else {}),

@@ -260,7 +260,7 @@ def test_a_bench_without_data_or_with_an_unknown_suite_says_what_there_is(place,
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"rows": {"A": {"method": "pu-mcl"}}}, "there are closed-form, pu-mlc"),
+        ({"rows": {"A": {"method": "pu-mcl"}}}, "there are closed-form, distill, pu-mlc"),
         ({"rows": {"A": {"method": "bce", "train": {"lgcnov": True}}}}, "'lgcnov' is no option"),
         ({"rows": {"A": {"method": "bce", "train": {"seed": 3}}}}, "'seed' is set by the grid"),
         ({"ratios": [0.0]}, "ratios lie above 0"),

@@ -15,8 +15,10 @@ import shapes
 from positively.calibration import level_positives
 from positively.cli import main
 from positively.errors import ConfigError, RunError, in_python
+from positively.methods.closed_form import fill_kernel
 from positively.metrics import mean_average_precision
 from positively.models.heads import KernelHead, create_head
+from positively.probe import fit
 from positively.training.auto import resolve
 from positively.training.config import TrainConfig
 from positively.training.core import Training
@@ -42,11 +44,7 @@ def run(place, complete):
     return po.fit(tags, out=str(place / "run"), **basics(place))
 
 
-def basics(place):
-    return {"backbone": "positively_tiny", "weights": str(place / "tiny.safetensors"), "image_size": shapes.SIDE} | {
-        "features": str(place / "features"),
-        "head_options": {"pooling": "max"},
-    }
+basics = shapes.pretrained
 
 
 def test_the_default_is_solved_and_says_why(place, complete, caplog):
@@ -66,7 +64,8 @@ def test_the_default_is_solved_and_says_why(place, complete, caplog):
     [
         ({}, "closed-form"),
         ({"depth": "probe"}, "closed-form"),
-        ({"depth": "tail"}, "pu-mlc"),
+        ({"depth": "tail"}, "distill"),
+        ({"lgconv": True}, "distill"),
         ({"weights": "none"}, "pu-mlc"),
         ({"head": "linear"}, "pu-mlc"),
         ({"method": "bce"}, "bce"),
@@ -207,7 +206,7 @@ def test_where_the_network_learns_its_head_is_solved_if_that_helps(place, comple
     with caplog.at_level("INFO", logger="positively"):
         run = po.fit(complete, config=settings, out=str(place / "deep"))
     told = "\n".join(record.message for record in caplog.records)
-    assert "Head solved in closed form on the network's features" in told
+    assert "with the head solved on what was learned" in told
     assert mean_average_precision(run.scores(test), test.states()) > 0.8
     if run.head == "kernel":
         own = po.Run(run.path, head="linear")
@@ -269,6 +268,18 @@ def test_double_precision_and_many_epochs_change_nothing(place, complete, run, t
 def test_a_head_is_solved_or_a_training_repeated(complete):
     with pytest.raises(ConfigError, match="either solve_head=True or refit=True"):
         resolve(TrainConfig(weights="none", refit=True), complete, CPU)
+
+
+def test_a_head_with_a_window_gives_what_was_solved_for():
+    generator = np.random.default_rng(0)
+    maps = torch.from_numpy(generator.gamma(0.5, size=(80, 24, 7, 7))).float()
+    states = (generator.random((80, 3)) < 0.3).astype(np.int8)
+    head = KernelHead(24, 3, landmarks=40, window=3)
+    pooled = head.pool(maps).numpy()
+    solved = fit(pooled, states, landmarks=40)
+    fill_kernel(head, solved)
+    np.testing.assert_allclose(head(maps).sigmoid().detach().numpy(), solved.probabilities(pooled), atol=2e-4)
+    assert head.pool(maps[..., :2, :2]).shape == (80, 2, 24)  # smaller than the window
 
 
 def test_a_kernel_head_is_built_again_from_its_options():

@@ -376,6 +376,7 @@ def test_towers_learn_at_448_pixels(tower: tuple[str, Path], head_name: Any, tmp
         Image.fromarray(generator.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(tmp_path / file)
     table = LabelTable.from_positives([str(tmp_path / file) for file in files], ["a", "b", "c"], [[0], [0, 2]])
     config = TrainConfig(
+        method="pu-mlc",
         backbone=name,
         weights=str(weights),
         image_size=448,

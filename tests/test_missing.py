@@ -27,15 +27,7 @@ from positively.missing.files import MissingFolder
 from positively.probe import find_series, fit
 from positively.training.auto import resolve
 
-
-def basics(place, **more):
-    return {
-        "backbone": "positively_tiny",
-        "weights": str(place / "tiny.safetensors"),
-        "image_size": shapes.SIDE,
-        "features": str(place / "features"),
-        "head_options": {"pooling": "max"},
-    } | more
+basics = shapes.pretrained
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,10 @@ from scipy import sparse
 from positively import probe
 from positively.calibration import level_positives, pooled_log_rank, summarize
 from positively.errors import ConfigError, LabelError, PositivelyError
+from positively.metrics import mean_average_precision
 from positively.probe import ONE_STEP, SOFT_STEPS
 from positively.probe.choice import PENALTIES
+from positively.probe.fitting import decompose
 from positively.probe.ridge import Ridge
 
 SOFT = SOFT_STEPS[0]
@@ -259,8 +261,6 @@ def test_leave_one_out_after_the_soft_step_would_leak():
 def test_it_learns_more_than_the_known_labels(table):
     features, states, truth = made_table(images=600, classes=6, known=0.3)
     test_features, _, test_truth = made_table(images=600, classes=6, known=1.0, seed=0)
-    from positively.metrics import mean_average_precision
-
     fitted = probe.fit(features[:300], states[:300])
     found = mean_average_precision(fitted.scores(test_features[300:]), np.where(test_truth[300:], 1, -1))
     complete = probe.fit(features[:300], np.where(truth[:300], 1, -1))
@@ -303,8 +303,6 @@ def test_signed_features_serve_as_well():
     features, states, truth = made_table(images=500, known=0.5)
     rotation = np.linalg.qr(np.random.default_rng(3).normal(size=(features.shape[1],) * 2))[0]
     signed = (features - features.mean(0)) @ rotation
-    from positively.metrics import mean_average_precision
-
     plain, turned = (
         mean_average_precision(probe.fit(x, states).loo_scores, np.where(truth, 1, -1)) for x in (features, signed)
     )
@@ -317,7 +315,8 @@ def test_signed_features_serve_as_well():
         ({"states": np.zeros((4, 2))}, "160 rows of features and 4 of states"),
         ({"groups": [1, 2]}, "160 rows of features and 2 groups"),
         ({"sample_weight": [-1.0] * 160}, "none below 0"),
-        ({"features": np.zeros((160, 3, 2), np.float32)}, "pooled features N×D"),
+        ({"features": np.zeros((160, 1, 2), np.float32)}, "pooled features N×D"),
+        ({"features": np.zeros((160, 3, 2, 2), np.float32)}, "pooled features N×D"),
         ({"features": np.full((160, 3), np.nan, np.float32)}, "row 0 are not finite"),
         ({"groups": np.zeros(160)}, "All images are copies of one another, or of one group"),
         ({"landmarks": 0}, "a landmark at least"),
@@ -375,3 +374,40 @@ def test_new_features_have_to_fit(fitted, new):
 def test_new_states_have_to_fit(table, fitted):
     with pytest.raises(LabelError, match="1×5"):
         fitted.update([0], [[1, 0]])
+
+
+def test_scores_of_images_with_parts_are_by_fits_that_really_leave_them_out():
+    generator = np.random.default_rng(0)
+    features = generator.random((60, 4, 8)).astype(np.float32)
+    targets = (generator.random((60, 2)) < 0.3).astype(np.float32)
+    groups = np.arange(60)
+    groups[[10, 11]], groups[20] = 9, 21  # three copies, and two
+    ridge, _ = decompose(features, groups=groups, landmarks=30)
+    penalty, labels = 1e-2, torch.from_numpy(targets)
+    found = ridge.held_out_scores(ridge.moments(labels), labels, penalty).numpy()
+    places = ridge.basis.coordinates(features).double().numpy()
+    for image in (0, 9, 10, 20, 21, 33):
+        kept = groups != groups[image]
+        known = np.concatenate([places[kept, 0], np.ones((kept.sum(), 1))], axis=1)
+        shrinkage = 60 * penalty * np.diag([1.0] * places.shape[-1] + [0.0])
+        weights = np.linalg.solve(known.T @ known + shrinkage, known.T @ targets[kept])
+        scores = places[image] @ weights[:-1] + weights[-1]
+        np.testing.assert_allclose(found[image], scores[0] + scores[1:].max(axis=0), atol=1e-6)
+
+
+def test_a_thing_in_a_part_is_found_where_the_mean_hides_it():
+    generator = np.random.default_rng(0)
+    truth = generator.random((400, 1)) < 0.3
+    size = np.where(generator.random((400, 1)) < 0.5, 1.0, 0.15)  # it fills the image, or a part of it or two
+    is_there = (generator.random((400, 9)) < size) & truth
+    looks = generator.gamma(2.0, size=(400, 1, 12)) + 0.3 * generator.random((400, 9, 12))
+    parts = looks + 5 * is_there[..., None] * np.eye(12)[0]
+    features = np.concatenate([parts.mean(axis=1, keepdims=True), parts], axis=1).astype(np.float32)
+    known = (truth & (generator.random(truth.shape) < 0.5)).astype(np.int8)
+    complete = np.where(truth, 1, -1)
+    whole = mean_average_precision(probe.fit(features[:, 0], known).loo_scores, complete)
+    fitted = probe.fit(features, known)
+    assert mean_average_precision(fitted.loo_scores, complete) > whole + 0.03
+    assert mean_average_precision(fitted.scores(features), complete) > whole + 0.03
+    with pytest.raises(PositivelyError, match="images × parts × 12"):
+        fitted.scores(features[:, 0])

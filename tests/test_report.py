@@ -38,23 +38,16 @@ SECTIONS = [
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x^2$ & 100 %", "緑 " + "long" * 60)
 
 
-def basics(place):
-    return {
-        "backbone": "positively_tiny",
-        "weights": str(place / "tiny.safetensors"),
-        "image_size": shapes.SIDE,
-        "features": str(place / "features"),
-        "head_options": {"pooling": "max"},
-    }
+basics = shapes.pretrained
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tags(tables):
     """Half of the positive tags, and no negative."""
     return tables[0].with_known_ratio(0.5, 0).positives_only()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run(place, tags, tables):
     """A run that was trained, evaluated and reported on."""
     made = po.fit(tags, out=str(place / "reported"), quiet=True, **basics(place))
@@ -64,7 +57,7 @@ def run(place, tags, tables):
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hostile(place, tags):
     """A run whose tags have names that nobody should have, one picture gone and one broken."""
     folder = place / "hostile"
@@ -302,7 +295,7 @@ def test_intervals_are_wilsons():
     assert [float(limit) for limit in wilson(0, 0)] == [0.0, 1.0]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def calibrated():
     """Scores of 3,000 photos whose tags are known with probability 0.4, and the hidden truth."""
     generator = np.random.default_rng(0)
@@ -345,18 +338,6 @@ def test_as_many_tags_are_known_as_probabilities_expect_and_false_ones_are_found
 
 A4 = 718
 """Pixels between the margins that browsers leave on A4: 210 − 2 · 10 mm."""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
-    if chromium is None:
-        pytest.skip("there is no chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -289,7 +289,7 @@ def test_a_split_column_is_obeyed(scenes, tmp_path):
 
 def test_mistakes_are_sentences(tags, tmp_path):
     with pytest.raises(
-        ConfigError, match=r"There is no method 'pumlc'; there are closed-form, pu-mlc.*Did you mean 'pu-mlc'"
+        ConfigError, match=r"There is no method 'pumlc'; there are closed-form, distill, pu-mlc.*Did you mean 'pu-mlc'"
     ):
         po.fit(tags, **TINY | {"method": "pumlc"})
     with pytest.raises(ConfigError, match="'pu-mlc' has no option 'gama'"):

@@ -1,7 +1,7 @@
 """Scores and label states in, the meaning of a score out."""
 
 from positively.calibration.calibrated import CalibratedScores, OutOfSample
-from positively.calibration.criteria import log_rank, pooled_log_rank
+from positively.calibration.criteria import log_rank, log_ranks, pooled_log_rank
 from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
 from positively.calibration.posterior import Calibration, calibrate, calibrate_summary
 from positively.calibration.priors import FEWEST_POSITIVES
@@ -25,6 +25,7 @@ __all__ = [
     "join",
     "level_positives",
     "log_rank",
+    "log_ranks",
     "pooled_log_rank",
     "precision_cuts",
     "pu_thresholds",

@@ -23,8 +23,16 @@ def log_rank(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] 
     >>> log_rank(np.array([[3.0], [2.0], [1.0], [0.0]]), np.array([[True], [False], [False], [False]])).__round__(4)
     1.3863
     """
+    ranks = log_ranks(scores, positives, reference)
+    return float(ranks.mean()) if len(ranks) else float("nan")
+
+
+def log_ranks(
+    scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.float64]:
+    """−log(rank / N) of every known positive, class by class: what :func:`log_rank` is the mean of."""
     among = np.ones(len(scores), np.bool_) if reference is None else reference
-    total, count = 0.0, int(positives.sum())
+    found_ranks = [np.zeros(0)]
     for index in np.flatnonzero(positives.any(axis=0)):
         column = np.sort(scores[among, index])
         chosen = positives[:, index]
@@ -32,8 +40,8 @@ def log_rank(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] 
         above = len(column) - (np.searchsorted(column, found, "left") + np.searchsorted(column, found, "right")) / 2
         # One that stands among the others itself is half above itself.
         rank = above + np.where(among[chosen], 0.5, 1.0)
-        total -= float(np.log(rank / (len(column) + np.where(among[chosen], 0, 1))).sum())
-    return total / count if count else float("nan")
+        found_ranks.append(-np.log(rank / (len(column) + np.where(among[chosen], 0, 1))))
+    return np.concatenate(found_ranks)
 
 
 def pooled_log_rank(summary: Summary) -> float:

@@ -15,7 +15,10 @@ def list_method(name: str, plugin: str | None) -> None:
     if plugin:
         load_plugin(plugin)
     if name == "auto":
-        print("auto is closed-form where the backbone is frozen, else pu-mlc, then the closed form on its features.")
+        print(
+            "auto is closed-form where the backbone is frozen, distill where a pretrained one learns, pu-mlc where one "
+            "begins at random; then the closed form on what was learned, if tags held out rank higher by it."
+        )
         name = "closed-form"
     _list(f"method {name}", "--options", METHODS[name].Options)
     for depth in METHODS[name].depths:

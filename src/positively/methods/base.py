@@ -67,6 +67,9 @@ class TrainingContext(Protocol):
     def device(self) -> torch.device:
         """Where the network is."""
 
+    def embed(self) -> npt.NDArray[np.float32]:
+        """Pooled features N×D of all training images by the weights as they are, on every process."""
+
     def score(self) -> npt.NDArray[np.float32]:
         """Logits of all training images by the weights as they are (averaged, if they are), on every process."""
 
@@ -109,6 +112,11 @@ class Method(nn.Module):
     @classmethod
     def defaults(cls, depth: Depth, given: Mapping[str, Any]) -> dict[str, Any]:
         """Options that suit a depth better than those of the dataclass; what is ``given`` wins over them."""
+        return {}
+
+    @classmethod
+    def learning(cls, depth: Depth) -> Mapping[str, Any]:
+        """Epochs and learning rate that suit a method better than those of the depth; what is given wins over them."""
         return {}
 
     @classmethod

@@ -19,7 +19,7 @@ from positively.methods.base import Method, TrainingContext
 from positively.models.heads import KernelHead
 from positively.options import Positive, Range
 from positively.probe import LANDMARKS, ONE_STEP, WIDTH, Probe, Step, find_series, fit
-from positively.probe.basis import Kernel
+from positively.probe.basis import Kernel, WholeImages
 from positively.probe.probe import MOST_SCORES
 
 
@@ -63,8 +63,7 @@ class ClosedForm(Method):
             linear=True,
         )
         assert self.probe.linear is not None
-        fill_kernel(head, self.probe)
-        fill_linear(head.linear, *self.probe.linear.weights(self.probe.step.factor), self.probe.linear.calibration)
+        fill_head(head, self.probe)
         calibration = self.probe.calibration
         ranks = {"log_rank": self.probe.kernel.summary, "log_rank_linear": self.probe.linear.summary}
         found = {name: pooled_log_rank(summary) for name, summary in ranks.items()}
@@ -77,17 +76,11 @@ class ClosedForm(Method):
 
     def calibrated(self) -> dict[str, CalibratedScores]:
         """What the scores of both heads mean, by labels they did not see."""
-        if self.probe is None or self.probe.linear is None:
-            return {}
-        parts = {"kernel": self.probe.kernel, "linear": self.probe.linear}
-        return {name: CalibratedScores(part.calibration, part.summary) for name, part in parts.items()}
+        return {} if self.probe is None else calibrated_heads(self.probe)
 
     def out_of_sample(self) -> OutOfSample | None:
         """Leave-one-out scores of the first step, which order what is missing best; of too large a table, none."""
-        if self.probe is None or np.prod(self.probe.labels.shape) > MOST_SCORES:
-            return None
-        scores = self.probe.first_scores(np.arange(self.probe.labels.shape[1]))
-        return OutOfSample(scores, CalibratedScores(self.probe.first, self.probe.first_summary))
+        return None if self.probe is None else first_out_of_sample(self.probe)
 
 
 def solve_table(
@@ -104,7 +97,7 @@ def solve_table(
 
     Args:
         table: Photos and what is known of them.
-        features: N×D pooled features.
+        features: N×D pooled features, or N×(1+P)×D with those of parts.
         options: What is not to be found.
         seed: Seed of landmarks and label folds.
         device: Where to compute, if it has double precision.
@@ -116,7 +109,7 @@ def solve_table(
     return fit(
         features,
         label_states(table),
-        groups=broadcast(find_series(features, copies(table), seed)),
+        groups=broadcast(find_series(WholeImages(features), copies(table), seed)),
         landmarks=landmarks,
         width=options.width,
         step=None if soft is None else (Step(soft) if soft else ONE_STEP),
@@ -124,6 +117,27 @@ def solve_table(
         seed=seed,
         device=double_device(device),
     )
+
+
+def calibrated_heads(probe: Probe) -> dict[str, CalibratedScores]:
+    """What the scores of the kernel's head and of the plain one mean."""
+    parts = {"kernel": probe.kernel} | ({} if probe.linear is None else {"linear": probe.linear})
+    return {name: CalibratedScores(part.calibration, part.summary) for name, part in parts.items()}
+
+
+def first_out_of_sample(probe: Probe) -> OutOfSample | None:
+    """Leave-one-out scores of the first step; of too large a table, none."""
+    if np.prod(probe.labels.shape) > MOST_SCORES:
+        return None
+    scores = probe.first_scores(np.arange(probe.labels.shape[1]))
+    return OutOfSample(scores, CalibratedScores(probe.first, probe.first_summary))
+
+
+def fill_head(head: KernelHead, probe: Probe) -> None:
+    """Give a head all that was solved for: the kernel's weights, and the plain ones beside them."""
+    fill_kernel(head, probe)
+    if probe.linear is not None:
+        fill_linear(head.linear, *probe.linear.weights(probe.step.factor), probe.linear.calibration)
 
 
 @torch.no_grad()
@@ -137,7 +151,8 @@ def fill_kernel(head: KernelHead, probe: Probe) -> None:
     parts = (calibration.center, calibration.width, calibration.slope, calibration.offset)
     center, width, slope, offset = (torch.from_numpy(part).to(weight) for part in parts)
     head.kernel_linear.weight.copy_((weight / width).T.float())
-    head.kernel_linear.bias.copy_(((bias - center) / width).float())
+    # With parts, the score is a sum of two: of the whole image and of its best part.
+    head.kernel_linear.bias.copy_(((bias - center / (2 if head.window else 1)) / width).float())
     head.gain.copy_((slope * width).float())
     head.offset.copy_(offset.float())
 

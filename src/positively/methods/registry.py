@@ -12,6 +12,7 @@ from positively.methods.cadm import CADMMethod
 from positively.methods.closed_form import ClosedForm
 from positively.methods.cop import CoProjectionMethod
 from positively.methods.curriculum import CurriculumLabelling
+from positively.methods.distill import Distill
 from positively.methods.dual_coop import DualCoOp
 from positively.methods.em_apl import EMAPL, EMMethod
 from positively.methods.expected_positives import EPRMethod
@@ -49,6 +50,7 @@ class MethodRegistry(Registry[type[Method]]):
 
 METHODS = MethodRegistry("method")
 METHODS.register("closed-form")(ClosedForm)
+METHODS.register("distill")(Distill)
 METHODS.register("pu-mlc")(PUMLCMethod)
 METHODS.register("vpu")(VPUMethod)
 METHODS.register("upu")(UPUMethod)

@@ -35,17 +35,17 @@ class Trainable(nn.Module, ABC):
     head: Head
 
     @abstractmethod
-    def _feature_map(self, inputs: Tensor) -> Tensor:
+    def feature_map(self, inputs: Tensor) -> Tensor:
         """What the head takes of a batch of inputs: images, or stored features."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return logits B×classes."""
-        logits: Tensor = self.head(self._feature_map(inputs))
+        logits: Tensor = self.head(self.feature_map(inputs))
         return logits
 
     def forward_features(self, inputs: Tensor) -> Tensor:
         """What the head classifies, B×D or B×classes×D; ``forward_head`` of it gives the logits of ``forward``."""
-        return self.head.embed(self._feature_map(inputs))
+        return self.head.embed(self.feature_map(inputs))
 
     def forward_head(self, embedding: Tensor) -> Tensor:
         """Logits of what :meth:`forward_features` gave."""
@@ -127,7 +127,7 @@ class Classifier(Trainable):
         map (B×C for the linear head).
         """
         if self.depth != "tail" or self._parts is None:
-            return self.head.pool(self._feature_map(images))
+            return self.head.pool(self.feature_map(images))
         features: Tensor = self._parts[0](self._normalized(images))
         return features
 
@@ -146,10 +146,11 @@ class Classifier(Trainable):
         pixels = images.float() / 255 if images.dtype == torch.uint8 else images
         return ((pixels - self.mean) / self.std).to(self.mean.dtype)
 
-    def _feature_map(self, inputs: Tensor) -> Tensor:
+    def feature_map(self, inputs: Tensor) -> Tensor:
+        """Feature map B×C×H×W of images."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.backbone_learns):
-            feature_map: Tensor = self.backbone(self._normalized(inputs))
-        return feature_map
+            found: Tensor = self.backbone(self._normalized(inputs))
+        return found
 
 
 class Tail(Trainable):
@@ -169,7 +170,8 @@ class Tail(Trainable):
         self._as_map = as_map
         self.train(head.training)
 
-    def _feature_map(self, inputs: Tensor) -> Tensor:
+    def feature_map(self, inputs: Tensor) -> Tensor:
+        """Feature map B×C×H×W of the map before these stages; what was pooled and stored passes through."""
         if self.stages is None or self._as_map is None:
             return inputs
         return self._as_map(self.stages(inputs))

@@ -38,7 +38,7 @@ class Basis:
     eigenvalues: Tensor
 
     def coordinates(self, features: npt.NDArray[np.float32]) -> Tensor:
-        """Coordinates B×R of pooled features B×D, single precision."""
+        """Coordinates B×R of pooled features B×D (or B×P×R of B×P×D), single precision."""
         # Whitening magnifies the rounding of kernel values: only the result is rounded.
         embedded = self.embed(as_tensor(features, self.transform.device).double())
         return (embedded @ self.transform - self.center).float()
@@ -73,7 +73,7 @@ def kernel_basis(kernel: Kernel, features: FeatureRows, weights: Tensor, rows: r
 
     Args:
         kernel: From :func:`choose_kernel`.
-        features: N×D pooled features.
+        features: N×D pooled features, or N×(1+P)×D with parts, which do not count.
         weights: (N,) sample weights that sum to 1, double precision; their device is where it is computed.
         rows: The rows this process adds up.
     """
@@ -106,7 +106,7 @@ def _moments(features: FeatureRows, embed: Embedding, weights: Tensor, rows: ran
             if not torch.isfinite(values).all():
                 row = part.start + int((~torch.isfinite(values)).any(dim=1).nonzero()[0])
                 raise ConfigError(f"The features of row {row} are not finite numbers.")
-            values = embed(values)
+            values = embed(whole(values))
             weighted = values * weights[part, None]
             first, second = first + weighted.sum(0), second + values.T @ weighted
         return first, second
@@ -124,6 +124,25 @@ def _turned(embed: Embedding, whitening: Tensor, mean: Tensor, covariance: Tenso
         part.to(mean.device) for part in broadcast(((whitening @ vectors).cpu(), eigenvalues.cpu()))
     )
     return Basis(embed, transform, mean @ transform, eigenvalues.clamp_min(0))
+
+
+def whole(features: Tensor) -> Tensor:
+    """Features B×D of the images themselves, where B×(1+P)×D holds those of parts as well."""
+    return features[:, 0] if features.ndim == 3 else features
+
+
+class WholeImages:
+    """Rows N×D of the images themselves, of features that may hold parts as well."""
+
+    def __init__(self, features: FeatureRows) -> None:
+        self.features = features
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, rows: Any) -> npt.NDArray[np.float32]:
+        chosen = self.features[rows]
+        return chosen[:, 0] if chosen.ndim == 3 else chosen
 
 
 def as_rows(features: Any) -> FeatureRows:

@@ -10,7 +10,7 @@ import torch
 
 from positively.data.loading import FeatureRows
 from positively.errors import ConfigError
-from positively.probe.basis import as_rows, as_tensor, choose_kernel, kernel_basis, linear_basis
+from positively.probe.basis import WholeImages, as_rows, as_tensor, choose_kernel, kernel_basis, linear_basis, whole
 from positively.probe.labels import ProbeLabels
 from positively.probe.probe import Probe
 from positively.probe.ridge import Ridge, own_rows
@@ -44,6 +44,8 @@ def fit(
 
     Args:
         features: N×D pooled features as they come from a backbone: an array, or something that gives rows asked for.
+            N×(1+P)×D: of each image and of P parts of it; its score is then that of the image plus that of its best
+            part.
         states: N×C of +1 positive, 0 unknown, −1 negative: array, tensor or scipy sparse matrix.
         groups: (N,) images of equal value (copies, a series) never vouch for one another.
         sample_weight: (N,) weight of each image in the fit. Ranks and probabilities count every image of weight above 0
@@ -120,12 +122,17 @@ def decompose(
     order = random_stream("landmarks", seed).permutation(count)
     chosen = np.sort(order[(weights > 0).cpu().numpy()[order]][:landmarks])
     points = as_tensor(features[chosen], weights.device)
-    if points.ndim != 2:
-        raise ConfigError(f"The closed form takes pooled features N×D, not rows of shape {tuple(points.shape[1:])}.")
+    if points.ndim not in (2, 3) or (points.ndim == 3 and points.shape[1] < 2):
+        raise ConfigError(
+            "The closed form takes pooled features N×D, or N×(1+P)×D with those of parts, not rows of shape "
+            f"{tuple(points.shape[1:])}."
+        )
+    points = whole(points)
     if not torch.isfinite(points).all():
         row = chosen[int((~torch.isfinite(points)).any(dim=1).nonzero()[0])]
         raise ConfigError(f"The features of row {row} are not finite numbers.")
     rows = own_rows(count)
     kernel = Ridge(kernel_basis(choose_kernel(points, width), features, weights, rows), features, weights, units)
-    plain = Ridge(linear_basis(features, weights, rows), features, weights, units) if linear else None
+    images = WholeImages(features)
+    plain = Ridge(linear_basis(images, weights, rows), images, weights, units) if linear else None
     return kernel, plain

@@ -132,14 +132,17 @@ class Probe:
         self.kernel.penalty, self.kernel.held_out = penalty, None
 
     def scores(self, features: FeatureRows) -> Scores:
-        """Scores B×C of new images, given by pooled features B×D."""
+        """Scores B×C of new images, given by pooled features B×D (B×(1+P)×D with parts, where those were fitted)."""
         solution = self.kernel.ridge.solution(self.kernel.moments, self.step.factor * self.kernel.penalty).float()
         basis, rows = self.kernel.ridge.basis, as_rows(features)
-        shape, width = np.shape(rows[slice(0, 1)]), np.shape(self.kernel.ridge.features[slice(0, 1)])[1]
-        if len(shape) != 2 or shape[1] != width:
-            raise ConfigError(f"New features are an array of images × {width}, as those that were learned from.")
-        parts = [basis.coordinates(rows[part]) @ solution[:-1] + solution[-1] for part in row_blocks(range(len(rows)))]
-        return torch.cat([*parts, solution.new_empty(0, solution.shape[1])]).cpu().numpy()
+        shape, fitted = np.shape(rows[slice(0, 1)]), np.shape(self.kernel.ridge.features[slice(0, 1)])
+        if len(shape) != len(fitted) or shape[-1] != fitted[-1]:
+            expected = " × ".join(["images", *("parts" for _ in fitted[2:]), str(fitted[-1])])
+            raise ConfigError(f"New features are an array of {expected}, as those that were learned from.")
+        blocks = [basis.coordinates(rows[part]) @ solution[:-1] + solution[-1] for part in row_blocks(range(len(rows)))]
+        if self.kernel.ridge.has_parts:
+            blocks = [scores[:, 0] + scores[:, 1:].amax(1) for scores in blocks]
+        return torch.cat([*blocks, solution.new_empty(0, solution.shape[1])]).cpu().numpy()
 
     def probabilities(self, features: FeatureRows) -> npt.NDArray[np.float64]:
         """Probabilities B×C that new images carry each tag."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -31,9 +32,13 @@ class Ridge:
     In the basis, w_j = Σ_i s_i z_ij t_i / (e_j + λ) and b = Σ_i s_i t_i: one product with the coordinates serves every
     λ.
 
+    An image may come with parts (windows of it): N×(1+P)×D features, the whole image first. What is fitted is the whole
+    alone; an image's score is then that of the whole plus that of its best part, f(x_i) + max_p f(x_ip), so that a
+    small thing counts that the mean over the image hides.
+
     Args:
         basis: From :func:`kernel_basis` or :func:`linear_basis`, of the same features and weights.
-        features: N×D pooled features.
+        features: N×D pooled features, or N×(1+P)×D with parts.
         weights: (N,) sample weights that sum to 1.
         groups: (N,) group of each image, counted from 0; images of a group never vouch for one another. None: every
             image is a group of its own.
@@ -47,10 +52,12 @@ class Ridge:
         self.groups, self._group_rows = groups, _group_rows(groups)
         self._leverages: dict[float, Tensor] = {}
         self._cached: Tensor | None = None
+        shape = features[slice(0, 1)].shape[1:-1]
+        self.has_parts = bool(shape)
         rank = len(basis.eigenvalues)
-        if 4 * len(self.rows) * rank <= _IN_MEMORY_BYTES:
+        if 4 * len(self.rows) * rank * math.prod(shape) <= _IN_MEMORY_BYTES:
             parts = [basis.coordinates(features[part]) for part in row_blocks(self.rows)]
-            self._cached = torch.cat([*parts, torch.empty(0, rank, device=weights.device, dtype=torch.float32)])
+            self._cached = torch.cat([*parts, torch.empty(0, *shape, rank, device=weights.device, dtype=torch.float32)])
 
     def part(self, rows: npt.NDArray[np.int64]) -> Ridge:
         """The same regression, to score some rows of the table with."""
@@ -58,7 +65,12 @@ class Ridge:
         return Ridge(self.basis, self.features[rows], self.weights[torch.from_numpy(rows)], groups)
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows of this process, with their coordinates."""
+        """Rows of this process, with the coordinates of the whole images B×R."""
+        for part, coordinates in self._all_blocks():
+            yield part, coordinates[:, 0] if self.has_parts else coordinates
+
+    def _all_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Rows of this process, with all their coordinates: B×R, or B×(1+P)×R with parts."""
         for part in row_blocks(self.rows):
             if self._cached is None:
                 yield part, self.basis.coordinates(self.features[part])
@@ -81,14 +93,47 @@ class Ridge:
         return solved
 
     def scores(self, moments: Tensor, penalty: float) -> Tensor:
-        """Fits of all images, N×K."""
+        """Fits of all (whole) images, N×K."""
         solved = self.solution(moments, penalty).float()
         parts = [coordinates @ solved[:-1] + solved[-1] for _, coordinates in self._blocks()]
         return gather_rows(torch.cat([*parts, solved.new_empty(0, solved.shape[1])]))
 
     def held_out_scores(self, moments: Tensor, targets: Tensor, penalty: float) -> Tensor:
         """Score of each image (N×K) by the fit to all others: exact, without fitting again."""
-        return self.left_out(penalty)(self.scores(moments, penalty), targets)
+        alone = self.left_out(penalty)(self.scores(moments, penalty), targets)
+        return alone + self._best_parts(moments, penalty, targets - alone) if self.has_parts else alone
+
+    def _best_parts(self, moments: Tensor, penalty: float, residuals: Tensor) -> Tensor:
+        """Score of each image's best part (N×K) by the fit to all others.
+
+        Without a group G of images, the fit at any place x is f(x) − Σ_{i∈G} g_i(x) r_i, where r are the residuals
+        t − f₋G of the images left out and g_i(x) = s_i (1 + Σ_j z_j(x) z_ij / (e_j + λ)) is how the label of i moves
+        f(x).
+
+        Args:
+            moments: Of the targets.
+            penalty: λ.
+            residuals: N×K, targets minus scores of the whole images by the fit to all others.
+        """
+        solved = self.solution(moments, penalty).float()
+        scale = (1 / (self.basis.eigenvalues + penalty)).float()
+        best = []
+        for part, coordinates in self._all_blocks():
+            whole, pieces = coordinates[:, 0], coordinates[:, 1:]
+            moved = (1 + torch.einsum("bpr,br->bp", pieces, whole * scale)) * self.weights[part, None].float()
+            fits = pieces @ solved[:-1] + solved[-1]
+            best.append((fits - moved[..., None] * residuals[part, None].float()).amax(1))
+        result = gather_rows(torch.cat([*best, solved.new_empty(0, solved.shape[1])]))
+        for sized in self._group_rows:
+            for members in self._split(sized):
+                coordinates = self._all_coordinates(members.flatten())
+                coordinates = coordinates.reshape(*members.shape, *coordinates.shape[1:])
+                whole, pieces = coordinates[:, :, 0], coordinates[:, :, 1:]
+                moved = 1 + torch.einsum("gapr,gbr->gapb", pieces, whole * scale)
+                moved = moved * self.weights[members].float()[:, None, None, :]
+                fits = pieces @ solved[:-1] + solved[-1]
+                result[members] = (fits - torch.einsum("gapb,gbk->gapk", moved, residuals[members].float())).amax(2)
+        return result
 
     def left_out(self, penalty: float) -> LeftOut:
         """What turns fits into scores of images left out: the same for every class and every change of labels."""
@@ -119,14 +164,19 @@ class Ridge:
         return gather_rows(torch.cat([*parts, scale.new_empty(0).float()]))
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Coordinates of any rows of the table."""
+        """Coordinates of any (whole) images of the table."""
+        coordinates = self._all_coordinates(rows)
+        return coordinates[:, 0] if self.has_parts else coordinates
+
+    def _all_coordinates(self, rows: Tensor) -> Tensor:
         if self._cached is not None and len(self._cached) == len(self.weights):
             return self._cached[rows]
         return self.basis.coordinates(self.features[rows.cpu().numpy()])  # not held, or in part by other processes
 
     def _split(self, members: Tensor) -> tuple[Tensor, ...]:
         """Groups of one size, as many at a time as their coordinates fit into memory."""
-        return torch.split(members, max(_GROUP_ENTRIES // (members.shape[1] * len(self.basis.eigenvalues)), 1))
+        entries = members.shape[1] * len(self.basis.eigenvalues) * math.prod(self.features[slice(0, 1)].shape[1:-1])
+        return torch.split(members, max(_GROUP_ENTRIES // entries, 1))
 
     def _hat(self, members: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
         """Groups of one size, members G×S, and how each image's label moves the fits of its group, G×S×S."""

@@ -54,12 +54,19 @@ def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
 
 
 def pick_method(config: TrainConfig, own_backbone: bool = False) -> str:
-    """The method that 'auto' is: the closed form where features of a frozen backbone are learned from, else PU-MLC."""
+    """The method that 'auto' is.
+
+    The closed form where features of a frozen backbone are learned from; where more than a head learns, what the closed
+    form teaches it, or PU-MLC if the backbone knows nothing yet that could be solved on.
+    """
     if config.method != "auto":
         return config.method
-    is_frozen = config.depth in ("auto", "probe") and config.weights != "none" and not own_backbone
-    learns_inside = config.lgconv or config.learn_stages
-    return "closed-form" if is_frozen and not learns_inside and config.head in ("auto", "kernel") else "pu-mlc"
+    if config.weights == "none" or own_backbone:
+        return "pu-mlc"
+    learns_inside = config.depth in ("tail", "finetune") or config.lgconv or config.learn_stages
+    if learns_inside:
+        return "distill"
+    return "closed-form" if config.head in ("auto", "kernel") else "pu-mlc"
 
 
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
@@ -107,7 +114,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
         precision=_pick(config.precision, precision_for(device.type)),
         workers=_default(config.workers, _workers(on_gpu, len(table))),
         batch_size=_default(config.batch_size, batch_size),
-        epochs=1 if method.is_solver else _default(config.epochs, epochs),
+        epochs=1 if method.is_solver else _default(config.epochs, method.learning(depth).get("epochs", epochs)),
         solve_head=solve_head and not method.is_solver,
         refit=False if config.refit is None and (own_val or solve_head) else config.refit,
     )
@@ -147,7 +154,7 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
         learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
         start=_pick(config.start, method.start or default_start(depth, head)),
-        lr=_default(config.lr, 1e-3 if random_weights else _RATE[depth]),
+        lr=_default(config.lr, 1e-3 if random_weights else method.learning(depth).get("lr", _RATE[depth])),
         ema=_default(config.ema, 0.9997 if depth == "finetune" and not method.is_solver else 0.0),
         augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
         solve_head=_default(config.solve_head, False),
@@ -207,6 +214,15 @@ _STEP_OPTIONS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm",
 _OF_STEPS = {*_STEP_OPTIONS, "start", "augment", "freeze_batchnorm", "solve_head"}
 
 
+_REASONS = {
+    "closed-form": "Features of the frozen backbone are stored, so that every class is solved for at once, without "
+    "steps and without holding images out.",
+    "distill": "The closed form is solved first, on the network as it is, and teaches it; what the network learns is "
+    "kept if tags of images held out then rank higher.",
+    "pu-mlc": "There is nothing yet to solve on, so that the paper's method is taken, step by step.",
+}
+
+
 def choices(before: TrainConfig, after: TrainConfig) -> str:
     """What was chosen, and why this method: ``depth probe, backbone …``; of a method that solves, nothing of steps."""
     solves = METHODS[after.method].is_solver
@@ -218,12 +234,7 @@ def choices(before: TrainConfig, after: TrainConfig) -> str:
             listed.append(f"{entry.name} {chosen:g}" if isinstance(chosen, float) else f"{entry.name} {chosen}")
     reason = ""
     if before.method == "auto":
-        reason = (
-            " Features of the frozen backbone are stored, so that every class is solved for at once, without steps and "
-            "without holding images out."
-            if solves
-            else " More than a head on stored features is to learn, so that the paper's method is taken, step by step."
-        )
+        reason = f" {_REASONS[after.method]}"
     idle = [name for name in _STEP_OPTIONS if solves and getattr(before, name) is not None]
     if idle:
         reason += f" A method that solves takes no steps: {', '.join(map(option, idle))} change nothing."

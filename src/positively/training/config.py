@@ -46,11 +46,12 @@ class MethodOptions:
     """The method."""
 
     method: str = "auto"
-    """'auto' (closed-form where the backbone is frozen, else pu-mlc); closed-form (least-squares density ratios, solved
-    at once); from positives alone pu-mlc (the paper's), vpu, upu, nnpu, assume-negative (unknown labels called
-    negative), an-ls, asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role, ll-r, ll-ct, ll-cp, prototype;
-    with known negatives bce (known labels only), partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl, cadm, cop, sst,
-    sarb, dual-coop; or one of your own. What each is good for: docs/methods.md."""
+    """'auto' (closed-form where the backbone is frozen, distill where a pretrained one learns, else pu-mlc);
+    closed-form (least-squares density ratios, solved at once), distill (its soft targets teach the network); from
+    positives alone pu-mlc (the paper's), vpu, upu, nnpu, assume-negative (unknown labels called negative), an-ls,
+    asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role, ll-r, ll-ct, ll-cp, prototype; with known
+    negatives bce (known labels only), partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl, cadm, cop, sst, sarb,
+    dual-coop; or one of your own. What each is good for: docs/methods.md."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
@@ -112,7 +113,8 @@ class LearningOptions:
     place of the last one's; default: at depth 'probe'."""
     solve_head: bool | None = None
     """Once the network has learned, solve its head in closed form on its features, and use that if tags held out rank
-    higher by it; default: with method 'auto'."""
+    higher by it than by the closed form on the network as it began (if it began at random: than by its own head), which
+    is used otherwise; default: with method 'auto'."""
     refit: bool | None = None
     """Once epoch and thresholds are found, train again on all images, those held out included, to the same epoch;
     default: at depth 'probe', unless the table names its own 'val' images. A method that solves takes no steps."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from positively.calibration import CalibratedScores, OutOfSample, choose_thresholds, few_positives
 from positively.errors import ConfigError, TableError, option
@@ -71,6 +72,8 @@ class Training:
         used = np.sort(np.concatenate([train_rows, holdout_rows]))
         self.seen = source = seen.select(used)
         places = [np.searchsorted(used, rows) for rows in (train_rows, holdout_rows)]
+        self.places = np.concatenate(places)
+        """Rows of ``seen``: the training images, then those held out."""
         self.trainer = Trainer(
             fabric,
             config,
@@ -82,6 +85,12 @@ class Training:
             verbose,
             None if complete is None else complete.select(holdout_rows).states(),
         )
+        # What a pretrained network sees before it learns: to be fallen back on if learning does not help.
+        is_pretrained = config.weights != "none" and networks.backbone is None
+        self.initial: dict[str, Tensor] | None = None
+        if config.solve_head and is_pretrained:
+            state = self.classifier.trainable.state_dict()
+            self.initial = {name: tensor.clone() for name, tensor in state.items()}
         self.resumed = self.trainer.restore()
         self.history: list[dict[str, float]] = []
         """One row an epoch, with what was measured on the images held out."""

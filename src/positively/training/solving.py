@@ -1,14 +1,19 @@
-"""After the network has learned: its head solved in closed form on its features, if labels held out say it helps."""
+"""After the network has learned: is it better than as it began, and is a head in closed form better than its own?
+
+Tags of images held out decide. The closed form on the network as it began is always there to be fallen back on: what
+was learned has to rank those tags higher, by more than chance.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
+from torch import Tensor
 
 from positively.calibration import (
     FEWEST_POSITIVES,
@@ -16,108 +21,216 @@ from positively.calibration import (
     OutOfSample,
     Summary,
     calibrate_summary,
+    log_ranks,
     pooled_log_rank,
     summarize,
 )
-from positively.labels import POSITIVE, States
+from positively.labels import POSITIVE, LabelTable, States
 from positively.logs import logger
-from positively.methods.closed_form import copies, double_device, fill_kernel, fill_linear, label_states
-from positively.models import KernelHead, LinearHead, Trainable
-from positively.probe import LANDMARKS, ONE_STEP, fit
+from positively.methods.closed_form import (
+    ClosedFormOptions,
+    calibrated_heads,
+    copies,
+    double_device,
+    fill_head,
+    fill_kernel,
+    fill_linear,
+    first_out_of_sample,
+    label_states,
+    solve_table,
+)
+from positively.models import KernelHead, LinearHead
+from positively.models.heads import pool_windows
+from positively.probe import LANDMARKS, ONE_STEP, Probe, fit
 from positively.probe.choice import PENALTIES
 from positively.probe.probe import LOGIT_BEND
-from positively.runs.scoring import score
 
 if TYPE_CHECKING:
     from positively.training.core import Training
 
+Features = npt.NDArray[np.float32]
+Weights = dict[str, Tensor]
+Solved = tuple[dict[str, CalibratedScores], OutOfSample | None]
+
 _FEWEST_POSITIVES = 20
-# Of log-rank: the best of several λ looks better than it is.
-_LEAST_GAIN = 0.02
+# Side of the parts a picture is looked at in, as a share of the map's; smaller maps have no parts.
+_WINDOW, _SMALLEST_MAP = 3 / 7, 4
 
 
-def solve_head(training: Training) -> tuple[dict[str, CalibratedScores], OutOfSample | None]:
-    """Replace the head of a trained network by the closed form's, if held-out positives rank higher by it.
+@dataclass(frozen=True)
+class _Learned:
+    """The closed form on features of the network that learned; λ and what scores mean are by the images held out."""
 
-    The network has seen the labels of the training images, so that leave-one-out on its features would leak: λ, the
-    choice and the meaning of scores all come from the images held out.
+    features: Features
+    """Of the training images, then of those held out."""
+    penalty: float
+    summary: Summary
+    scores: npt.NDArray[np.float32]
+    """Of the images held out."""
+
+
+def solve_head(training: Training) -> Solved:
+    """Solve the head on what was learned, if that ranks the tags held out higher than what there was before.
+
+    Before there was the closed form on the network as it began or, where that knew nothing, the network's own head. A
+    network has seen the labels of the training images, so that leave-one-out on the features it learned would leak: λ,
+    the choice and the meaning of scores come from the images held out. On those it began with, leave-one-out is exact,
+    and all images are solved for.
 
     Returns:
         What the scores mean, by head, and scores of the training images and those held out, each without its own label
-        in the head (the network did see those of the training images). Nothing if the network stays as it is.
+        in the head. Nothing if the network stays as it is, with its own head.
     """
     head, trainer = training.classifier.head, training.trainer
     states = training.holdout.states()
-    if not isinstance(head, LinearHead) or head.normalize or (states == POSITIVE).sum() < _FEWEST_POSITIVES:
+    is_plain = isinstance(head, LinearHead) and not head.normalize
+    can_judge = (states == POSITIVE).sum() >= _FEWEST_POSITIVES
+    if not is_plain or not (can_judge or training.initial):
         if trainer.verbose:
             logger.info(
                 f"The head is not solved in closed form: that takes a plain linear one, and {_FEWEST_POSITIVES} known "
                 "tags among the images held out."
             )
         return {}, None
-    embedding = _Embedding(training.classifier.trainable)
-    width = head.linear.in_features
-    common: dict[str, Any] = {"device": trainer.device, "batch_size": trainer.sampler.batch_size, "columns": width}
-    common |= {"workers": training.config.workers or 0}
-    features, held_out = (score(embedding, dataset, **common) for dataset in (trainer.dataset, trainer.holdout))
-    table = training.train
-    probe = fit(
+    window = _window(trainer.sample_map())
+    began = _features(training, window, training.initial) if training.initial else None
+    if not can_judge:
+        assert began is not None
+        _report(training, "Too few tags are held out to tell whether learning helped: the network stays as it began.")
+        return _as_it_began(training, began, window)
+    positives = states == POSITIVE
+    learned = _learned(training, _features(training, window), states)
+    after = log_ranks(learned.scores, positives)
+    if began is None:
+        name, before = "with the network's own", log_ranks(trainer.score(trainer.holdout), positives)
+    else:
+        # Not with the network's own head: of two kinds, the one with the higher log-rank need not be the better.
+        count = len(training.train)
+        probe = _solve(training, training.train, began[:count])
+        name, before = "solved on the network as it began", log_ranks(probe.scores(began[count:]), positives)
+    helps = _is_ahead(after, before)
+    verdict = "the former is used" if helps else "the latter is used, for the difference may be chance"
+    _report(
+        training,
+        f"Log-rank of {len(after):,} tags held out, with the head solved on what was learned: {after.mean():.2f}, "
+        f"{name}: {before.mean():.2f}; {verdict}.",
+    )
+    if helps:
+        return _after_learning(training, learned, window)
+    return ({}, None) if began is None else _as_it_began(training, began, window)
+
+
+def _is_ahead(ranks: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> bool:
+    """Whether the same tags rank higher, by more than the standard error of the mean difference."""
+    difference = ranks - others
+    error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    return float(difference.mean()) > error
+
+
+def _window(feature_map: Tensor) -> int:
+    side = min(feature_map.shape[-2:]) if feature_map.ndim == 4 else 0
+    return round(_WINDOW * side) if side >= _SMALLEST_MAP else 0
+
+
+def _features(training: Training, window: int, weights: Weights | None = None) -> Features:
+    """Pooled features (of parts as well) of the training images and those held out, by these weights or the present."""
+    trainer, head = training.trainer, _plain_head(training)
+    present = {name: tensor.clone() for name, tensor in trainer.trainable.state_dict().items()}
+    pool = partial(pool_windows, pooling=head.pooling, window=window) if window else None
+    trainer.trainable.load_state_dict(weights or present)
+    try:
+        return np.concatenate([trainer.embed(dataset, pool) for dataset in (trainer.dataset, trainer.holdout)])
+    finally:
+        trainer.trainable.load_state_dict(present)
+
+
+def _solve(training: Training, table: LabelTable, features: Features) -> Probe:
+    """The closed form on features that saw no label."""
+    options = ClosedFormOptions(negatives=training.trainer.method.uses_negatives)
+    config, device = training.config, training.trainer.device
+    return solve_table(table, features, options, seed=config.seed, device=device, linear=True)
+
+
+def _all_images(training: Training) -> LabelTable:
+    """The training images, then those held out."""
+    return training.seen.select(training.places)
+
+
+def _as_it_began(training: Training, features: Features, window: int) -> Solved:
+    """Every image is solved for on the network as it began: what depth 'probe' gives, with parts."""
+    assert training.initial is not None
+    table = _all_images(training)
+    probe = _solve(training, table, features)
+    training.trainer.trainable.load_state_dict(training.initial)
+    head = _new_head(training, window)
+    fill_head(head, probe)
+    training.classifier.replace_head(head)
+    return calibrated_heads(probe), first_out_of_sample(probe)
+
+
+def _fit_learned(training: Training, table: LabelTable, features: Features) -> Probe:
+    table = table if training.trainer.method.uses_negatives else table.positives_only()
+    return fit(
         features,
         label_states(table),
         groups=copies(table),
         landmarks=min(LANDMARKS, len(table)),
         step=ONE_STEP,
         seed=training.config.seed,
-        device=double_device(trainer.device),
+        device=double_device(training.trainer.device),
     )
-    found: dict[float, Summary] = {}
+
+
+def _learned(training: Training, features: Features, states: States) -> _Learned:
+    count = len(training.train)
+    probe = _fit_learned(training, training.train, features[:count])
+    found: dict[float, tuple[npt.NDArray[np.float32], Summary]] = {}
     for penalty in PENALTIES:
         probe.set_penalty(penalty)
-        found[penalty] = _summary(probe.scores(held_out), states)
-    best = max(PENALTIES, key=lambda penalty: pooled_log_rank(found[penalty]))
-    network = _summary(trainer.score(trainer.holdout), states)
-    qualities = pooled_log_rank(found[best]), pooled_log_rank(network)
-    is_better = qualities[0] > qualities[1] + _LEAST_GAIN
-    if trainer.verbose:
-        verdict = "it is used" if is_better else "the network's own head stays"
-        logger.info(
-            f"Head solved in closed form on the network's features: log-rank of tags held out {qualities[0]:.2f}, by "
-            f"the network's own {qualities[1]:.2f}; {verdict}."
-        )
-    if not is_better or math.isnan(qualities[0]):
-        return {}, None
-    probe.set_penalty(best)
-    probe.kernel.summary = found[best]
+        scores = probe.scores(features[count:])
+        found[penalty] = scores, summarize(scores, states, leave_one_out=False)
+    best = max(PENALTIES, key=lambda penalty: pooled_log_rank(found[penalty][1]))
+    return _Learned(features, best, found[best][1], found[best][0])
+
+
+def _after_learning(training: Training, learned: _Learned, window: int) -> Solved:
+    """Every image is solved for, those held out included; what scores mean is by those held out, when they were."""
+    head, trainer, table = _plain_head(training), training.trainer, _all_images(training)
+    network = summarize(trainer.score(trainer.holdout), training.holdout.states(), leave_one_out=False)
+    probe = _fit_learned(training, table, learned.features)
+    probe.set_penalty(learned.penalty)
+    probe.kernel.summary = learned.summary
     # A class with few positives among the images held out was still learned from the others; its cut leans on theirs.
-    learned = training.seen.counts(POSITIVE) >= FEWEST_POSITIVES
-    probe.kernel.calibration = replace(calibrate_summary(found[best], bend=LOGIT_BEND), learned=learned)
-    plain = replace(calibrate_summary(network, frequency_bend=np.inf), learned=learned)  # a network gives logits
-    solved = KernelHead(width, len(table.classes), pooling=head.pooling, landmarks=min(LANDMARKS, len(table)))
-    solved.saved_options = {"pooling": head.pooling, "landmarks": len(solved.landmarks)}
-    solved = solved.to(head.linear.weight.device)
+    is_learned = training.seen.counts(POSITIVE) >= FEWEST_POSITIVES
+    probe.kernel.calibration = replace(calibrate_summary(learned.summary, bend=LOGIT_BEND), learned=is_learned)
+    # A network gives logits.
+    plain = replace(calibrate_summary(network, frequency_bend=np.inf), learned=is_learned)
+    solved = _new_head(training, window)
     fill_kernel(solved, probe)
-    fill_linear(
-        solved.linear, head.linear.weight.detach().cpu().T.double(), head.linear.bias.detach().cpu().double(), plain
-    )
+    own = (head.linear.weight.detach().cpu().T.double(), head.linear.bias.detach().cpu().double())
+    fill_linear(solved.linear, *own, plain)
     training.classifier.replace_head(solved)
     calibrated = {
-        "kernel": CalibratedScores(probe.kernel.calibration, found[best]),
+        "kernel": CalibratedScores(probe.kernel.calibration, learned.summary),
         "linear": CalibratedScores(plain, network),
     }
-    scores = np.concatenate([probe.first_scores(np.arange(len(table.classes))), probe.scores(held_out)])
-    return calibrated, OutOfSample(scores, calibrated["kernel"])
+    return calibrated, OutOfSample(probe.first_scores(np.arange(len(table.classes))), calibrated["kernel"])
 
 
-def _summary(scores: npt.NDArray[np.float32], states: States) -> Summary:
-    return summarize(scores, states, leave_one_out=False)
+def _new_head(training: Training, window: int) -> KernelHead:
+    head = _plain_head(training)
+    channels, classes, landmarks = head.linear.in_features, head.linear.out_features, min(LANDMARKS, len(training.seen))
+    solved = KernelHead(channels, classes, pooling=head.pooling, landmarks=landmarks, window=window)
+    solved.saved_options = {"pooling": head.pooling, "landmarks": landmarks, "window": window}
+    return solved.to(head.linear.weight.device)
 
 
-class _Embedding(nn.Module):
-    """Inputs → what the head classifies."""
+def _plain_head(training: Training) -> LinearHead:
+    head = training.classifier.head
+    assert isinstance(head, LinearHead)
+    return head
 
-    def __init__(self, trainable: Trainable) -> None:
-        super().__init__()
-        self.trainable = trainable
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.trainable.forward_features(inputs)
+def _report(training: Training, sentence: str) -> None:
+    if training.trainer.verbose:
+        logger.info(sentence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,20 @@ import torch
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
-from positively.data.loading import Batch, FeatureDataset, ImageDataset, TrainBatchSampler, make_loader
+from positively.data.loading import (
+    Batch,
+    FeatureDataset,
+    ImageDataset,
+    SequentialBatchSampler,
+    TrainBatchSampler,
+    make_loader,
+)
 from positively.distributed import agree, any_process, broadcast
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, RunError, option
 from positively.logs import logger
 from positively.methods import Method, StepContext
 from positively.models import Trainable
+from positively.models.heads import Pooling, pool_positions
 from positively.runs.scoring import Logits, score
 from positively.training.config import TrainConfig
 from positively.training.holdout import CRITERION, criteria
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Dataset = ImageDataset | FeatureDataset
+Pool = Callable[[Tensor], Tensor]
 clock = time.monotonic
 
 
@@ -83,6 +92,18 @@ class TrainingModule(nn.Module):
         return {**parts, name: parts[name] + torch.stack(own).sum()} if own else parts
 
 
+class Embedding(nn.Module):
+    """Inputs → the feature map, pooled."""
+
+    def __init__(self, trainable: Trainable, pool: Pool) -> None:
+        super().__init__()
+        self.trainable, self.pool = trainable, pool
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Pooled features B×…."""
+        return self.pool(self.trainable.feature_map(inputs))
+
+
 class Trainer:
     """One training under way.
 
@@ -108,12 +129,14 @@ class Trainer:
         self.dataset, self.holdout, self.table = dataset, holdout, dataset.table
         self.method, self.trainable, self.seed = method, trainable, config.seed
         trainable.to(fabric.device)
-        method.setup(self)
-        if fabric.world_size > 1:
-            synchronize_batchnorm(trainable, fabric.device, can_freeze=config.depth != "probe")
         self.sampler = TrainBatchSampler(
             len(dataset), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
         )
+        self.epoch, self.step, self.rate = 0, 0, 0.0
+        self.ema: ModelEmaV3 | None = None
+        method.setup(self)
+        if fabric.world_size > 1:
+            synchronize_batchnorm(trainable, fabric.device, can_freeze=config.depth != "probe")
         self.steps = 1 if method.is_solver else len(self.sampler)
         self.stop = min(config.stop_epoch or self.epochs, self.epochs)
         module = TrainingModule(trainable, method)
@@ -121,12 +144,8 @@ class Trainer:
         self.schedule = make_schedule(optimizer, config, self.epochs * self.steps)
         self.module, self.optimizer = fabric.setup(module, optimizer)
         # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
-        self.ema = (
-            ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
-            if config.ema and not method.is_solver
-            else None
-        )
-        self.epoch, self.step, self.rate = 0, 0, 0.0
+        if config.ema and not method.is_solver:
+            self.ema = ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
         self.sums: dict[str, Tensor] = {}
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
@@ -159,6 +178,37 @@ class Trainer:
                 batch_size=self.sampler.batch_size,
                 workers=self.config.workers or 0,
             )
+
+    def embed(self, dataset: Dataset | None = None, pool: Pool | None = None) -> npt.NDArray[np.float32]:
+        """What the head classifies of a dataset (the training set, unless told), by the weights :meth:`score` takes.
+
+        Args:
+            dataset: Images, or stored features.
+            pool: Feature map B×C×H×W → B×…; default: B×C, as the head pools (the mean, if it looks at positions).
+        """
+        chosen = self.dataset if dataset is None else dataset
+        pooling: Pooling = getattr(self.trainable.head, "pooling", "average")
+        network = Embedding(self.trainable, pool or partial(pool_positions, pooling=pooling))
+        with self._averaged_weights():
+            shape = network.pool(self.sample_map()).shape[1:]
+            flat = score(
+                nn.Sequential(network, nn.Flatten()),
+                chosen,
+                device=self.device,
+                batch_size=self.sampler.batch_size,
+                workers=self.config.workers or 0,
+                columns=math.prod(shape),
+            )
+        return flat.reshape(len(chosen), *shape)
+
+    @torch.inference_mode()
+    def sample_map(self) -> Tensor:
+        """Feature map 1×C×H×W of the first training image."""
+        batch = next(iter(make_loader(self.dataset, SequentialBatchSampler(1, 1), 0)))
+        was_training = self.trainable.training
+        found = self.trainable.eval().feature_map(batch.inputs.to(self.device))
+        self.trainable.train(was_training)
+        return found
 
     # The course of a training.
 

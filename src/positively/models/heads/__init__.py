@@ -10,7 +10,7 @@ from positively.models.heads.cop import CoProjectionHead
 from positively.models.heads.dual_coop import DualCoOpHead
 from positively.models.heads.kernel import KernelHead, gaussian_kernel
 from positively.models.heads.label_graph import check_word_vectors, read_word_vectors
-from positively.models.heads.linear import LinearHead
+from positively.models.heads.linear import LinearHead, pool_positions, pool_windows
 from positively.models.heads.ml_gcn import MLGCNHead
 from positively.models.heads.normalization import root_normalize, unit_length
 from positively.models.heads.semantic_graph import SemanticGraphHead
@@ -67,6 +67,8 @@ __all__ = [
     "create_head",
     "gaussian_kernel",
     "head_options",
+    "pool_positions",
+    "pool_windows",
     "read_word_vectors",
     "register_head",
     "root_normalize",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from positively.errors import ConfigError
 from positively.labels import LabelTable
 from positively.models.heads.base import Head, Pooling
-from positively.models.heads.linear import LinearHead, pool_positions
+from positively.models.heads.linear import LinearHead, pool_positions, pool_windows
 from positively.models.heads.normalization import root_normalize
 
 
@@ -20,7 +20,15 @@ class KernelHead(Head):
     stands ``linear``, a plain layer over the raw pooled features that is solved for the same targets: the same
     classifier for tools that know no kernel.
 
-    Shapes: input B×C×H×W, or B×C features that were pooled before and stored; output B×classes.
+    With a ``window`` it looks at parts of the map as well, u = u(whole) + max u(part): a small thing counts that the
+    mean over the whole map hides.
+
+    Shapes: input B×C×H×W, or features that were pooled before and stored, B×C (B×(1+parts)×C with a window); output
+    B×classes.
+
+    >>> head = KernelHead(channels=8, classes=3, landmarks=5, window=3)
+    >>> head.pool(torch.zeros(2, 8, 7, 7)).shape, head(torch.zeros(2, 8, 7, 7)).shape
+    (torch.Size([2, 10, 8]), torch.Size([2, 3]))
     """
 
     is_solved = True
@@ -29,7 +37,9 @@ class KernelHead(Head):
     gain: Tensor
     offset: Tensor
 
-    def __init__(self, channels: int, classes: int, *, pooling: Pooling = "average", landmarks: int = 2000) -> None:
+    def __init__(
+        self, channels: int, classes: int, *, pooling: Pooling = "average", landmarks: int = 2000, window: int = 0
+    ) -> None:
         """Make room for the landmarks; :mod:`positively.probe` chooses them and solves for the weights.
 
         Args:
@@ -37,11 +47,15 @@ class KernelHead(Head):
             classes: Number of classes.
             pooling: How the map is pooled over its positions; "mix" is the mean of average and maximum.
             landmarks: How many images of the table every image is compared with.
+            window: Side of the parts, in positions of the map; they overlap by half. 0: the whole map alone. What is
+                stored of an image grows by the number of its parts.
         """
         super().__init__()
         if landmarks < 1:
             raise ConfigError(f"A kernel needs at least one landmark, not {landmarks}.")
-        self.pooling = pooling
+        if window < 0:
+            raise ConfigError(f"A window has 0 positions or more, not {window}.")
+        self.pooling, self.window = pooling, window
         self.register_buffer("landmarks", torch.zeros(landmarks, channels))
         self.register_buffer("precision", torch.ones(()))
         self.register_buffer("gain", torch.ones(classes))
@@ -61,15 +75,20 @@ class KernelHead(Head):
 
     @property
     def feature_key(self) -> str:
-        """Features pooled in this way: the same as the linear head stores."""
-        return self.pooling
+        """Features pooled in this way: without a window the same as the linear head stores."""
+        return f"{self.pooling}, windows of {self.window}" if self.window else self.pooling
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        """Pool B×C×H×W to B×C; features that are B×C already pass through."""
+        """Pool B×C×H×W to B×C, or B×(1+parts)×C; features that are pooled already pass through."""
+        if self.window and feature_map.ndim == 4:
+            return pool_windows(feature_map, self.pooling, self.window)
         return pool_positions(feature_map, self.pooling)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Kernel values B×landmarks; never in half precision, for what was solved for takes differences of them."""
+        """Kernel values B×landmarks (B×(1+parts)×landmarks with a window).
+
+        Never in half precision, for what was solved for takes differences of them.
+        """
         with torch.autocast(features.device.type, enabled=False):
             rows = root_normalize(self.pool(features).to(self.landmarks.dtype))
             return gaussian_kernel(rows, self.landmarks, self.precision)
@@ -78,6 +97,8 @@ class KernelHead(Head):
         """Logits of kernel values."""
         with torch.autocast(embedding.device.type, enabled=False):
             scores: Tensor = self.kernel_linear(embedding)
+            if self.window:
+                scores = scores[:, 0] + scores[:, 1:].amax(1)
             return self.gain * scores.asinh() + self.offset
 
     def as_linear(self) -> LinearHead:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, max_pool2d
 
 from positively.errors import ConfigError
 from positively.models.heads.base import Head, Pooling
@@ -66,13 +68,25 @@ class LinearHead(Head):
 
 
 def pool_positions(feature_map: Tensor, pooling: Pooling) -> Tensor:
-    """Pool B×C×H×W to B×C; features that are B×C already pass through."""
+    """Pool B×C×H×W to B×C; features that are pooled already pass through."""
     if pooling not in ("average", "max", "mix"):
         raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
-    if feature_map.ndim == 2:
+    if feature_map.ndim != 4:
         return feature_map
     if pooling == "average":
         return feature_map.mean((2, 3))
     if pooling == "max":
         return feature_map.amax((2, 3))
     return (feature_map.mean((2, 3)) + feature_map.amax((2, 3))) / 2
+
+
+def pool_windows(feature_map: Tensor, pooling: Pooling, window: int) -> Tensor:
+    """Pool B×C×H×W to B×(1+parts)×C: the whole map, then every window in the same way; windows overlap by half.
+
+    A map smaller than the window is a part of its own.
+    """
+    size, stride = [min(window, side) for side in feature_map.shape[-2:]], (window + 1) // 2
+    parts = (max_pool2d if pooling == "max" else avg_pool2d)(feature_map, size, stride)
+    if pooling == "mix":
+        parts = (parts + max_pool2d(feature_map, size, stride)) / 2
+    return torch.cat([pool_positions(feature_map, pooling)[:, None], parts.flatten(2).mT], dim=1)

@@ -1,0 +1,127 @@
+"""What ``auto`` does where more than a head learns: the closed form first, and what was learned only if it helps."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import positively as po
+import shapes
+from positively.export import export_onnx
+from positively.labels import NEGATIVE, POSITIVE
+from positively.metrics import mean_average_precision
+from positively.models import KernelHead
+from positively.models.heads import pool_windows
+from positively.runs.scoring import sigmoid
+from positively.training.auto import resolve
+from positively.training.config import TrainConfig
+from positively.training.core import Training
+from positively.training.networks import Networks
+
+CPU = torch.device("cpu")
+DEPTHS = ("tail", "finetune")
+
+
+def settings(place, depth, **changes):
+    chosen = {"depth": depth, "augment": "none", "workers": 0, "batch_size": 20, "holdout": 0.3}
+    return shapes.pretrained(place, **{**chosen, **changes})
+
+
+def trained(place, table, fabric, depth, **changes):
+    config = resolve(TrainConfig(**settings(place, depth, **changes)), table, CPU)
+    training = Training(table, config, fabric, Networks(fabric))
+    training.run()
+    return training
+
+
+def network(training):
+    state = training.classifier.state_dict()
+    return {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
+
+
+def quality(training, test):
+    return mean_average_precision(sigmoid(training.score(test)), test.states())
+
+
+@pytest.fixture(scope="module")
+def known(tables):
+    """Half of the positive tags, and no negative."""
+    return tables[0].with_known_ratio(0.5, 0).positives_only()
+
+
+@pytest.fixture(scope="module")
+def colour_blind(place):
+    """A file of weights that see no colour, and the classes are colours."""
+    state = load_file(place / "tiny.safetensors")
+    first = next(name for name, tensor in state.items() if tensor.ndim == 4)
+    state[first] = state[first].mean(1, keepdim=True).repeat(1, 3, 1, 1)
+    save_file(state, place / "blind.safetensors")
+    return str(place / "blind.safetensors")
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_the_network_stays_as_it_began_where_learning_does_not_help(place, known, tables, fabric, depth, caplog):
+    with caplog.at_level("INFO", logger="positively"):
+        training = trained(place, known, fabric, depth, lr=1e-12, epochs=1)
+    assert "the latter is used, for the difference may be chance" in caplog.text
+    began = Training(known, training.config, fabric, Networks(fabric), verbose=False)
+    assert all(torch.equal(tensor, network(training)[name]) for name, tensor in network(began).items())
+    assert training.config.method == "distill" and training.config.head == "kernel"
+    assert quality(training, tables[1]) > shapes.LEARNED
+    assert len(training.out_of_sample.scores) == len(known)  # those held out are solved for as well
+
+
+def test_what_was_learned_is_used_where_tags_held_out_rank_higher(place, tables, fabric, colour_blind, caplog):
+    """Where the network begins without an eye for the classes, there is much to learn."""
+    table = tables[0].with_known_ratio(0.9, 0)
+    with caplog.at_level("INFO", logger="positively"):
+        training = trained(place, table, fabric, "finetune", weights=colour_blind, lr=3e-3, epochs=12)
+    assert "the former is used" in caplog.text
+    assert quality(training, tables[1]) > shapes.LEARNED
+    assert len(training.out_of_sample.scores) == len(table)
+
+
+def test_a_teacher_gives_known_labels_as_they_are_and_unknown_ones_by_scores(place, tables, fabric):
+    table = tables[0].with_known_ratio(0.5, 0)
+    config = resolve(TrainConfig(**settings(place, "tail", epochs=1)), table, CPU)
+    training = Training(table, config, fabric, Networks(fabric), verbose=False)
+    targets, states = training.trainer.method.targets.float().numpy(), training.train.states()
+    assert (targets[states == POSITIVE] == 1).all() and (targets[states == NEGATIVE] == 0).all()
+    truth = tables[0].select([tables[0].images.index(name) for name in training.train.images]).states()
+    hidden = targets[states == 0]
+    assert hidden[truth[states == 0] == 1].mean() > hidden[truth[states == 0] == -1].mean() + 0.3
+    # The head starts as the teacher's own: the network is worth something before it learns.
+    assert quality(training, tables[1]) > shapes.LEARNED
+
+
+@pytest.mark.parametrize("change", [{"blend": "logic"}, {"blend": "none"}, {"renew": True}])
+def test_every_way_to_be_taught_learns(place, known, tables, fabric, change):
+    training = trained(place, known, fabric, "tail", method="distill", options=change, epochs=2, solve_head=False)
+    assert quality(training, tables[1]) > shapes.LEARNED
+
+
+def test_too_few_tags_held_out_leave_the_network_as_it_began(place, tables, fabric, caplog):
+    table = tables[0].with_known_ratio(0.1, 0).positives_only()
+    with caplog.at_level("INFO", logger="positively"):
+        training = trained(place, table, fabric, "tail", epochs=1, holdout=0.1)
+    assert "the network stays as it began" in caplog.text
+    assert isinstance(training.classifier.head, KernelHead)
+
+
+def test_windows_are_pooled_as_the_whole_map_is():
+    maps = torch.rand(2, 3, 6, 6)
+    for pooling, expected in (("average", maps[:, :, :3, :3].mean((2, 3))), ("max", maps[:, :, :3, :3].amax((2, 3)))):
+        pooled = pool_windows(maps, pooling, 3)
+        assert pooled.shape == (2, 5, 3)
+        torch.testing.assert_close(pooled[:, 1], expected)
+
+
+def test_a_run_that_went_deeper_is_used_as_any_other(place, known, tables, tmp_path):
+    run = po.fit(known, out=str(tmp_path / "run"), quiet=True, **settings(place, "tail", epochs=1))
+    assert run.evaluate(tables[1]).mean_average_precision > shapes.LEARNED
+    again = po.Run(run.path)
+    np.testing.assert_allclose(again.scores(tables[1]), run.scores(tables[1]), atol=1e-6)
+    assert load_file(run.path / "model.safetensors")["head.landmarks"].shape[0] == len(known)
+    assert run.model.head.window == 3
+    export_onnx(run, tmp_path / "model.onnx")  # compared with torch, at several sizes, before it is left there
+    assert (tmp_path / "model.onnx").exists()
