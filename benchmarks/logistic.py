@@ -14,13 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.study.data import read_photos
+from benchmarks.study.logistic import solve
 from positively import probe
-from positively.bench.datasets import read_dataset
-from positively.data.options import ReadOptions
-from positively.data.transforms import ImageTransform
-from positively.features import extract
 from positively.metrics import mean_average_precision
-from positively.models import create_classifier
 from positively.models.heads import root_normalize
 
 L2 = (3e-7, 1e-6, 3e-6, 1e-5)
@@ -69,36 +66,16 @@ def compare(features, truth, test, test_truth, ratio, seed) -> dict[str, float]:
 def logistic(train: torch.Tensor, test: torch.Tensor, states: torch.Tensor, l2: float) -> np.ndarray:
     """Scores of test rows by L2-regularised logistic regression of every class over its known labels."""
     scale = float((train - train.mean(0)).square().sum(1).mean()) ** 0.5
-    train, test = train / scale, test / scale
-    share = (states == 1).sum(0) / (states != 0).sum(0).clamp_min(1)
-    weight = torch.zeros(train.shape[1], states.shape[1], requires_grad=True)
-    bias = share.clamp(1e-4, 0.5).logit().requires_grad_()
-    targets, known = (states == 1).float(), (states != 0).float()
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=50, history_size=10, line_search_fn="strong_wolfe")
-
-    def loss() -> torch.Tensor:
-        optimizer.zero_grad()
-        logits = train @ weight + bias
-        terms = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, known, reduction="sum")
-        value = terms / len(train) + l2 * weight.square().sum()
-        value.backward()
-        return value
-
-    optimizer.step(loss)
-    return (test @ weight + bias).detach().numpy()
+    weight, bias = solve(train / scale, states, l2)
+    return (test / scale @ weight + bias).numpy()
 
 
 def read_tables(folder: Path, weights: str) -> dict[str, tuple[np.ndarray, ...]]:
     """Features and complete labels, train and test."""
-    network = create_classifier("tf_efficientnet_lite0", 80, weights, depth="probe")
-    transform = ImageTransform(224, network.backbone.interpolation)
     tables = {}
     for place in ("coco-mini", "VOCdevkit"):
-        data = read_dataset(folder / place, ReadOptions())
-        parts = []
-        for table in (data.train, data.test):
-            parts += [np.asarray(extract(network, table, transform)[np.arange(len(table))]), table.states()]
-        tables[data.name] = tuple(parts)
+        photos = read_photos(folder / place, weights)
+        tables[photos.name] = (photos.features, photos.truth, photos.test, photos.test_truth)
     packed = np.load(folder / "coco-features" / "lite0_train24k.npz")
     large = ((packed["root"].astype(np.float32) * packed["scale"]) ** 2).astype(np.float32)
     truth = np.where(np.unpackbits(packed["labels"], axis=1)[:, :80] > 0, 1, -1).astype(np.int8)

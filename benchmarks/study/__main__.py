@@ -1,0 +1,59 @@
+"""The study on stored features, as commands that anybody can run again.
+
+``python -m benchmarks.study PART FOLDER WEIGHTS --out RESULTS`` from the root of the project. FOLDER holds coco-mini/
+and VOCdevkit/ (``--data`` names them), WEIGHTS are those of the backbone. Features are computed once and stored. Every
+cell is a file in RESULTS: killed and started again it goes on, and several processes may share a folder. ``--report``
+computes nothing: it writes RESULTS/PART.md and figures from what is there.
+
+Parts: ``ablation`` (the closed form with one thing changed), ``criterion`` (what λ should be chosen by), ``settings``
+(where positives alone lose; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (the same answers, spent
+otherwise). All train on train.csv with labels hidden and score mAP on val.csv; nothing is chosen on those photos but
+what is called an oracle.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.study.data import BACKBONE, read_photos
+from benchmarks.study.parts import PARTS, jobs
+from benchmarks.study.report import write_report
+from benchmarks.study.running import Study
+from positively.errors import PositivelyError
+from positively.probe import LANDMARKS
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.study", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("folder", type=Path, help="folder of the benchmarks")
+    parser.add_argument("weights", help="weights of the backbone")
+    parser.add_argument("--backbone", default=BACKBONE)
+    parser.add_argument("--data", nargs="+", default=["coco-mini"], help="benchmarks in the folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--features", type=Path, help="folder of the stored features; by default the user's cache")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--settings", nargs="+", default=[], help="some settings of the part; all by default")
+    parser.add_argument("--sizes", nargs="+", type=int, default=[], help="part settings: smaller tables as well")
+    parser.add_argument("--photos", type=int, help="learn from so many photos, for a quick look")
+    parser.add_argument("--landmarks", type=int, default=LANDMARKS)
+    parser.add_argument("--report", action="store_true", help="write tables and figures of what is there, and stop")
+    options = parser.parse_args(arguments)
+    try:
+        if options.report:
+            print(write_report(options.part, options.out))
+            return
+        for place in options.data:
+            photos = read_photos(options.folder / place, options.weights, options.backbone, options.features)
+            size = min(options.photos or len(photos.features), len(photos.features))
+            wanted = jobs(options.part, size, options.seeds, options.settings, options.sizes)
+            Study(photos, options.out, options.landmarks).run(wanted, lambda text: print(text, flush=True))
+    except PositivelyError as error:
+        parser.exit(2, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The same number of answers, spent in four ways.
+
+The unit is the number A of positives of the table: what it costs to write down every tag of every photo, if a tag costs
+one answer. Plans, at a quarter, a half and all of A:
+
+* ``positives``: that many of the positives, at random; nothing else.
+* ``pairs``: that many pairs of photo and tag, drawn from all; most answers are no.
+* ``photos``: photos labeled completely, one after the other; a photo costs an answer for each of its tags and one for
+  "that is all".
+* ``asked``: yes or no to what the review page would ask, after a start of A / 15 random tags, which count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.study import closed
+from benchmarks.study.closed import Labels
+from benchmarks.study.problem import Problem
+from benchmarks.study.settings import Setting
+from benchmarks.study.variants import AN, BCE, Variant
+from positively.files import write_with
+from positively.labels import POSITIVE, UNKNOWN, States
+from positively.missing import ReviewModel
+from positively.missing.asking import MIXED
+from positively.randomness import random_stream
+
+SHARES = (0.25, 0.5, 1.0)
+START, BATCH = 1 / 15, 1 / 30
+"""Random tags a review starts from, and answers between two renewals of its model, as shares of A."""
+_KINDS = ("states", "reviewed")
+
+
+def positives(truth: States, seed: int, count: int) -> States:
+    """So many positives, drawn at random; nothing else is known."""
+    return _drawn(truth, seed, count, np.flatnonzero(truth == POSITIVE))
+
+
+def pairs(truth: States, seed: int, count: int) -> States:
+    """So many labels, drawn from positives and negatives alike."""
+    return _drawn(truth, seed, count, np.flatnonzero(truth != UNKNOWN))
+
+
+def photos(truth: States, seed: int, answers: int) -> States:
+    """Photos labeled completely, in random order, for as long as the answers last."""
+    order = random_stream("budget", seed).permutation(len(truth))
+    spent = np.cumsum((truth[order] == POSITIVE).sum(axis=1) + 1)
+    states = np.zeros_like(truth)
+    chosen = order[spent <= answers]
+    states[chosen] = truth[chosen]
+    return states
+
+
+def _drawn(truth: States, seed: int, count: int, places: np.ndarray) -> States:
+    states = np.zeros_like(truth)
+    chosen = random_stream("budget", seed).permutation(places)[:count]
+    states.flat[chosen] = truth.flat[chosen]
+    return states
+
+
+def asked(problem: Problem) -> dict[float, Labels]:
+    """A simulated review by someone who is always right: what is known after each share of A answers."""
+    file = problem.folder and problem.folder / f"review-{len(problem.rows)}-{problem.landmarks}-seed{problem.seed}.npz"
+    if file is None or not file.exists():
+        found = _review(problem)
+        if file is None:
+            return found
+        arrays = {f"{kind}{share}": getattr(one, kind) for share, one in found.items() for kind in _KINDS}
+        write_with(file, partial(_save, arrays=arrays))
+    with np.load(file) as stored:
+        return {share: Labels(*(stored[f"{kind}{share}"] for kind in _KINDS)) for share in SHARES}
+
+
+def _save(path: Path, arrays: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def _review(problem: Problem) -> dict[float, Labels]:
+    truth, total = problem.truth, int((problem.truth == POSITIVE).sum())
+    states = positives(truth, problem.seed, round(START * total))
+    classes = [str(number) for number in range(truth.shape[1])]
+    model = ReviewModel(problem.features, states, classes, seed=problem.seed, landmarks=problem.landmarks)
+    given, found = int((states != UNKNOWN).sum()), {}
+    for share in SHARES:
+        while given < round(share * total):
+            count = min(max(round(BATCH * total), 1), round(share * total) - given)
+            rows, columns = _questions(model, truth, count)
+            model.answer(rows, columns, truth[rows, columns])
+            model.renew()
+            given += len(rows)
+        labels = [column.labels for column in model.columns]
+        reviewed = np.stack([one.reviewed * one.surprise for one in labels], axis=1).astype(np.float32)
+        found[share] = Labels(np.stack([one.states for one in labels], axis=1), reviewed)
+    return found
+
+
+def _questions(model: ReviewModel, truth: States, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The page's mix of questions, a batch at a time; pairs that nobody can judge are passed over."""
+    unjudged = frozenset(zip(*(part.tolist() for part in np.nonzero(truth == UNKNOWN)), strict=True))
+    taken: list[tuple[int, int]] = []
+    for way, times in [*Counter(MIXED).items(), ("likeliest", len(MIXED))]:  # the last for what audits leave over
+        wanted = min(round(count * times / len(MIXED)), count - len(taken))
+        questions = model.ask(way, wanted, skip=unjudged | set(taken))
+        taken += [(question.row, question.column) for question in questions]
+    rows, columns = zip(*taken, strict=True)
+    return np.array(rows), np.array(columns)
+
+
+def _drawn_labels(problem: Problem, plan: str, share: float) -> Labels:
+    count = round(share * int((problem.truth == POSITIVE).sum()))
+    return Labels({"positives": positives, "pairs": pairs, "photos": photos}[plan](problem.truth, problem.seed, count))
+
+
+def _asked_labels(problem: Problem, share: float) -> Labels:
+    return asked(problem)[share]
+
+
+_PLANS = {
+    "positives": "positives alone",
+    "pairs": "random pairs",
+    "photos": "whole photos",
+    "asked": "what the review asks",
+}
+
+
+def _setting(plan: str, share: float) -> Setting:
+    labels = partial(_asked_labels, share=share) if plan == "asked" else partial(_drawn_labels, plan=plan, share=share)
+    title = f"{_PLANS[plan]}, {share:g} A answers"
+    has_negatives, ratio = plan != "positives", share if plan == "positives" else 0.0
+    name = f"budget-{plan}-{100 * share:.0f}"
+    return Setting(name, title, labels, ratio, has_negatives=has_negatives, answers=share, plan=_PLANS[plan])
+
+
+def _plain(problem: Problem, labels: Labels) -> closed.Learned:
+    return closed.auto(problem, Labels(labels.states), negatives=True)
+
+
+SETTINGS = tuple(_setting(plan, share) for plan in _PLANS for share in SHARES)
+TOLD = Variant("auto-told", "auto", partial(closed.auto, negatives=True), 4)
+PLAIN = Variant("auto-plain", "auto, answers as plain labels", _plain, 4, against=TOLD.name)
+RIVAL, BLANK = (Variant(v.name, v.title, v.learn, v.seconds, against=TOLD.name) for v in (BCE, AN))
+VARIANTS = (TOLD, PLAIN, RIVAL, BLANK)
+
+
+def fits(setting: Setting, variant: Variant) -> bool:
+    """Whether the row makes sense with this plan: BCE needs negatives; without any, it calls the unknown negative."""
+    plan = setting.name.split("-")[1]
+    return {TOLD: True, PLAIN: plan == "asked", RIVAL: plan != "positives", BLANK: plan == "positives"}[variant]

@@ -1,0 +1,94 @@
+"""The parts of the study: which settings with which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks.study import budget, settings, variants
+from benchmarks.study.closed import Labels
+from benchmarks.study.problem import Problem
+from benchmarks.study.running import Job
+from benchmarks.study.settings import Setting
+from benchmarks.study.sweep import STEPS, sweep
+from benchmarks.study.variants import Variant
+from positively.errors import ConfigError
+from positively.probe import Step
+
+SWEEPS = {name: f"sweep-{name.replace(' ', '-')}" for name in STEPS}
+"""Rows of part ``criterion``, by the names of their steps."""
+_SWEEP_SECONDS = {"one step": 15, "soft step": 40}
+
+PARTS: dict[str, tuple[Setting, ...]] = {
+    "ablation": settings.UNIFORM,
+    "criterion": settings.UNIFORM,
+    "settings": (*settings.UNIFORM, *settings.OTHERS),
+    "budget": budget.SETTINGS,
+}
+"""Their settings."""
+ROWS: dict[str, tuple[Variant, ...]] = {
+    "ablation": variants.ABLATION,
+    "settings": variants.SETTINGS,
+    "budget": budget.VARIANTS,
+}
+"""Their rows; those of ``criterion`` are ``SWEEPS``."""
+
+
+def jobs(part: str, size: int, seeds: int, names: Sequence[str] = (), sizes: Sequence[int] = ()) -> list[Job]:
+    """Cells of a part.
+
+    Args:
+        part: One of ``PARTS``.
+        size: Photos to learn from.
+        seeds: How many seeds.
+        names: Settings to compute; all of the part unless told.
+        sizes: In part ``settings``: other sizes, at 30 % known.
+    """
+    known = {setting.name: setting for setting in PARTS[part]}
+    wrong = [name for name in names if name not in known]
+    if wrong:
+        raise ConfigError(f"Part {part} has no setting '{wrong[0]}'; there are {', '.join(known)}.")
+    chosen = [(known[name], size) for name in names or known]
+    if part == "settings":
+        chosen += [(settings.AT_SIZES, other) for other in sizes if other < size]
+    return [
+        job
+        for seed in range(seeds)
+        for setting, photos in chosen
+        for job in (_sweeps if part == "criterion" else partial(_grid, part))(setting, photos, seed)
+    ]
+
+
+def rows_of(part: str, setting: Setting) -> list[Variant]:
+    """Rows that make sense in a setting."""
+    fits: Callable[[Setting, Variant], bool] = budget.fits if part == "budget" else _fits
+    return [variant for variant in ROWS[part] if fits(setting, variant)]
+
+
+def _fits(setting: Setting, variant: Variant) -> bool:
+    return setting.has_negatives or not variant.needs_negatives
+
+
+def _grid(part: str, setting: Setting, size: int, seed: int) -> list[Job]:
+    return [
+        Job(setting, row.name, row.title, partial(_score, row), size, seed, row.seconds)
+        for row in rows_of(part, setting)
+    ]
+
+
+def _score(row: Variant, problem: Problem, labels: Labels) -> dict[str, Any]:
+    learned = row.learn(problem, labels)
+    return {"test": {"mAP": problem.quality(learned.scores)}, "chosen": learned.chosen}
+
+
+def _sweeps(setting: Setting, size: int, seed: int) -> list[Job]:
+    return [
+        Job(setting, SWEEPS[name], name, partial(_sweep, step), size, seed, _SWEEP_SECONDS[name])
+        for name, step in STEPS.items()
+    ]
+
+
+def _sweep(step: Step, problem: Problem, labels: Labels) -> dict[str, Any]:
+    history = sweep(problem, labels, step)
+    return {"test": {"mAP": max(entry["mAP"] for entry in history)}, "history": history}

@@ -1,0 +1,214 @@
+"""Tables of a study: mean ± standard deviation over the seeds, and what each row differs by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.study import budget, figures, parts
+from benchmarks.study.criteria import CRITERIA
+from benchmarks.study.parts import PARTS, ROWS, SWEEPS
+from benchmarks.study.reading import Found, compared, read_found
+from benchmarks.study.settings import AT_SIZES, UNIFORM, Setting
+from benchmarks.study.sweep import agreement
+from benchmarks.study.variants import Variant
+from positively.bench.claims import CONFIDENCE, Verdict
+from positively.bench.results import spread
+from positively.bench.tables import NOTHING, SPREAD_NOTE, show
+from positively.files import write_text
+from positively.report.tables import Table
+
+WORDS = {"holds": "ahead", "does not hold": "behind"}
+"""Verdicts on the claim that a row is ahead of the one it is compared with."""
+DIFFERENCE_NOTE = (
+    "Points of mAP by which a row is ahead of the one it is compared with, seed by seed, with the "
+    f"{100 * CONFIDENCE:g} % interval (Student's t). A row is called ahead or behind where the interval leaves 0 out; "
+    "otherwise no difference was found, which more seeds may change."
+)
+
+
+def write_report(part: str, out: Path) -> Path:
+    """Tables and figures of a part, from the results that are there; returns the Markdown file."""
+    lines = [f"# Part {part}\n"]
+    for found in read_found(out):
+        place = f"{part}-{found.dataset}-{found.backbone}-{found.size}"
+        tables = criterion_tables(found) if part == "criterion" else row_tables(part, found)
+        if not any(len(row) > 1 for table in tables for row in table.rows):
+            continue
+        lines.append(f"## {found.dataset}, {found.backbone}, {found.size:,} photos\n")
+        lines += [table.markdown() for table in tables if table.rows]
+        names = figures.draw(part, found, out / "figures" / place)
+        lines += [f"![{name}](figures/{name}.png)\n" for name in names]
+    path = out / f"{part}.md"
+    write_text(path, "\n".join(lines))
+    return path
+
+
+def row_tables(part: str, found: Found) -> list[Table]:
+    """MAP and differences of the rows of a part."""
+    measured = {setting for setting, _, size in found.cells if size == found.size}
+    settings = [setting for setting in PARTS[part] if setting.name in measured]
+    if part == "settings":
+        uniform = [setting for setting in settings if setting in UNIFORM]
+        others = [setting for setting in settings if setting not in UNIFORM]
+        return [*_pair(part, found, uniform), *_by_setting(part, found, others), *_by_size(part, found)]
+    return _by_answers(found) if part == "budget" else _pair(part, found, settings)
+
+
+def _pair(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
+    """Rows × settings, and their mean: once mAP, once differences."""
+    rows, names = _measured(part, found, settings), [setting.name for setting in settings]
+    head = ("", *(setting.title for setting in settings), "mean")
+    means, differences = [], []
+    for row in rows:
+        values = [found.mean(name, row.name) for name in names]
+        average = spread(list(found.averages(names, row.name).values()))
+        means.append((row.title, *(show(value) for value in (*values, average))))
+        for other in dict.fromkeys((rows[0], *(one for one in rows if one.name == row.against))):
+            if other is row:
+                continue
+            verdicts = [compared(found.values(name, row.name), found.values(name, other.name)) for name in names]
+            verdicts.append(compared(found.averages(names, row.name), found.averages(names, other.name)))
+            differences.append((f"{row.title} − {other.title}", *map(difference, verdicts)))
+    note = _labels_note(found, settings)
+    return [
+        Table("mAP on the test photos, percent", head, tuple(means), (SPREAD_NOTE, note)),
+        Table("Differences in mAP, points", head, tuple(differences), (DIFFERENCE_NOTE,), is_text=True),
+    ]
+
+
+def _by_setting(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
+    """One line a setting and row: settings are too many for columns, and not all have the same rows."""
+    lines: list[tuple[str, ...]] = []
+    for setting in settings:
+        rows = [row for row in parts.rows_of(part, setting) if found.values(setting.name, row.name)]
+        if not rows:
+            continue
+        lines.append((f"{setting.title} ({_known(found, setting.name, rows[0].name)})",))
+        first = found.values(setting.name, rows[0].name)
+        for row in rows:
+            values = found.values(setting.name, row.name)
+            ahead = difference(compared(values, first)) if row is not rows[0] else ""
+            lines.append((row.title, show(spread(list(values.values()))), ahead))
+    head = ("", "mAP, percent", "against the first row")
+    notes = (SPREAD_NOTE, DIFFERENCE_NOTE, "In brackets: positives / negatives that are known, mean of the seeds.")
+    return [Table("By setting", head, tuple(lines), notes, is_text=True)]
+
+
+def _by_size(part: str, found: Found) -> list[Table]:
+    sizes = sorted({size for setting, _, size in found.cells if setting == AT_SIZES.name})
+    rows = _measured(part, found, [AT_SIZES])
+    if len(sizes) < 2:
+        return []
+    lines = []
+    for row in rows:
+        lines.append((row.title, *(show(found.mean(AT_SIZES.name, row.name, size)) for size in sizes)))
+    for row in rows[1:]:
+        verdicts = [
+            compared(found.values(AT_SIZES.name, row.name, size), found.values(AT_SIZES.name, rows[0].name, size))
+            for size in sizes
+        ]
+        lines.append((f"{row.title} − {rows[0].title}", *map(difference, verdicts)))
+    head = ("", *(f"{size:,} photos" for size in sizes))
+    return [Table(f"By size, {AT_SIZES.title}", head, tuple(lines), (SPREAD_NOTE, DIFFERENCE_NOTE), is_text=True)]
+
+
+def _by_answers(found: Found) -> list[Table]:
+    """Plans and rows × answers: mAP, differences from positives alone at the same cost, labels that were bought."""
+    first, *_ = budget.VARIANTS
+    means, differences, bought = [], [], []
+    for plan in dict.fromkeys(setting.plan for setting in budget.SETTINGS):
+        same = [setting for setting in budget.SETTINGS if setting.plan == plan]
+        for row in _measured("budget", found, same):
+            name, values = f"{plan}: {row.title}", [found.values(setting.name, row.name) for setting in same]
+            means.append((name, *(show(spread(list(one.values()))) for one in values)))
+            if row is first:
+                bought.append((plan, *(_known(found, setting.name, row.name) for setting in same)))
+            reference = [found.values(setting.name, first.name) for setting in budget.SETTINGS[: len(same)]]
+            pairs = zip(values, reference, strict=True)
+            if means[0] is not means[-1]:
+                differences.append((name, *(difference(compared(one, other)) for one, other in pairs)))
+    head = ("", *(f"{share:g} A answers" for share in budget.SHARES))
+    note = "A is the number of positives of the table. Verdicts are those against positives alone at the same cost."
+    return [
+        Table("mAP on the test photos by answers spent, percent", head, tuple(means), (SPREAD_NOTE, note)),
+        Table(
+            f"Differences from {means[0][0] if means else NOTHING}, points",
+            head,
+            tuple(differences),
+            (DIFFERENCE_NOTE,),
+            is_text=True,
+        ),
+        Table("Labels that are known then, yes / no, mean of the seeds", head, tuple(bought)),
+    ]
+
+
+def _known(found: Found, setting: str, row: str) -> str:
+    cells = found.cells.get((setting, row, found.size), {}).values()
+    counts = [spread([float(cell.labels[kind]) for cell in cells]) for kind in ("positives", "negatives")]
+    return " / ".join(f"{one.mean:,.0f}" for one in counts if one) or NOTHING
+
+
+def criterion_tables(found: Found) -> list[Table]:
+    """Rank correlation with the mAP on the test photos, and what choosing by each criterion costs."""
+    tables = []
+    for measure, title in (
+        ("correlation", "Spearman's rank correlation of criterion and mAP over λ"),
+        ("regret", "Regret: mAP of the best λ − mAP of the λ chosen, points"),
+    ):
+        settings = [one for one in UNIFORM if any(found.cells.get(_place(found, one, row)) for row in SWEEPS.values())]
+        lines = []
+        for step, row in SWEEPS.items():
+            for criterion in CRITERIA:
+                cells = []
+                for setting in settings:
+                    results = found.cells.get(_place(found, setting, row), {}).values()
+                    values = [getattr(agreement(result.history, criterion), measure) for result in results]
+                    cells.append(_plain(values, 100 if measure == "regret" else 1))
+                lines.append((f"{criterion}, {step}", *cells))
+        head = ("", *(setting.title for setting in settings))
+        tables.append(Table(title, head, tuple(lines) if settings else (), (SPREAD_NOTE,)))
+    return tables
+
+
+def difference(found: Verdict) -> str:
+    """The mean difference, its interval and a word.
+
+    >>> from positively.bench.claims import verdict
+    >>> difference(verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]))
+    '+2.67 (+1.23 to +4.10), ahead'
+    """
+    if not found.differences:
+        return NOTHING
+    mean, word = f"{100 * found.difference:+.2f}", WORDS.get(found.word, found.word)
+    if found.is_one_measurement:
+        return f"{mean}, {word}".replace("-", "−")
+    low, high = found.interval
+    return f"{mean} ({100 * low:+.2f} to {100 * high:+.2f}), {word}".replace("-", "−")
+
+
+def _measured(part: str, found: Found, settings: Sequence[Setting]) -> list[Variant]:
+    return [row for row in ROWS[part] if any(found.values(setting.name, row.name) for setting in settings)]
+
+
+def _labels_note(found: Found, settings: Sequence[Setting]) -> str:
+    seeds = {
+        seed
+        for setting in settings
+        for (name, _, _), one in found.cells.items()
+        if name == setting.name
+        for seed in one
+    }
+    return f"{len(seeds)} seeds, each with masks, landmarks and folds of its own."
+
+
+def _place(found: Found, setting: Setting, row: str) -> tuple[str, str, int]:
+    return setting.name, row, found.size
+
+
+def _plain(values: Sequence[float], factor: float) -> str:
+    found = spread([factor * value for value in values])
+    if found is None:
+        return NOTHING
+    deviation = f" ± {found.std:.2f}" if found.seeds > 1 else ""
+    return f"{found.mean:.2f}{deviation}".replace("-", "−")

@@ -1,0 +1,133 @@
+"""Cells of the study: one result file each, any number of processes, nothing computed twice."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from benchmarks.study.closed import Labels
+from benchmarks.study.data import IMAGE_SIZE, Photos
+from benchmarks.study.problem import Problem
+from benchmarks.study.settings import Setting
+from positively.bench.results import Cell, Result, read_result, write_result
+from positively.files import safe_name
+from positively.labels import NEGATIVE, POSITIVE
+
+DEPTH = "probe"
+_WAIT_SECONDS = 2.0
+# Photos, landmarks and classes of the cells whose times the rows give.
+_TYPICAL = 5000 * 2000 * 80
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell: a setting, a row, a size and a seed."""
+
+    setting: Setting
+    row: str
+    """Name of the row in files."""
+    title: str
+    """Name of the row in tables."""
+    measure: Callable[[Problem, Labels], dict[str, Any]]
+    """What is found, as fields of a result: ``test``, ``chosen``, ``history``."""
+    size: int
+    seed: int
+    seconds: float
+    """CPU time on a table of 5,000 photos, 2,000 landmarks and 80 classes, about."""
+
+
+class Study:
+    """One benchmark's cells in a folder of results."""
+
+    def __init__(self, photos: Photos, out: Path, landmarks: int) -> None:
+        self.photos, self.out, self.landmarks = photos, out, landmarks
+
+    def run(self, jobs: Sequence[Job], progress: Callable[[str], None] = print) -> None:
+        """Compute what is missing, cells of one seed and size together, for they share a decomposition."""
+        ordered = sorted(jobs, key=lambda job: (job.seed, -job.size))
+        missing = {self.path(job): job for job in ordered if not self.path(job).exists()}
+        done = len({self.path(job) for job in jobs}) - len(missing)
+        progress(f"{self.photos.name}: {done} cells are there, {self._estimate(list(missing.values()))}.")
+        problem: Problem | None = None
+        while missing:
+            before = len(missing)
+            for path, job in list(missing.items()):
+                with self._held(path.stem) as mine:
+                    if mine and not path.exists():
+                        if problem is None or (problem.seed, len(problem.rows)) != (job.seed, job.size):
+                            problem = self._problem(job)
+                        self._compute(job, problem, path)
+                if path.exists():
+                    del missing[path]
+                    found = read_result(path)
+                    progress(
+                        f"{found.cell.seed} {job.setting.name} {job.row}: mAP {100 * found.test['mAP']:.2f} in "
+                        f"{found.seconds:.0f} s; {self._estimate(list(missing.values()))}"
+                    )
+            if len(missing) == before:  # all in the hands of other processes
+                time.sleep(_WAIT_SECONDS)
+
+    def path(self, job: Job) -> Path:
+        """Where its result lies."""
+        code = repr((self.photos.key, self.landmarks)).encode()
+        parts = [self.photos.name, self.photos.backbone, f"{job.size}", job.setting.name, job.row, f"seed{job.seed}"]
+        parts.append(hashlib.blake2b(code, digest_size=4).hexdigest())
+        return self.out / "cells" / f"{safe_name('-'.join(parts))}.json"
+
+    def _problem(self, job: Job) -> Problem:
+        folder = self.out / "reviews" / f"{self.photos.name}-{self.photos.backbone}-{self.photos.key}"
+        return Problem(self.photos, job.size, job.seed, self.landmarks, folder)
+
+    def _compute(self, job: Job, problem: Problem, path: Path) -> None:
+        labels = job.setting.labels(problem)
+        began = time.process_time()  # of the CPU: the machine may have other things to do
+        found = job.measure(problem, labels)
+        counts = {
+            "positives": int((labels.states == POSITIVE).sum()),
+            "negatives": int((labels.states == NEGATIVE).sum()),
+        }
+        result = Result(
+            cell=Cell(self.photos.name, job.title, DEPTH, job.setting.ratio, job.setting.noise, job.seed),
+            family="",
+            method=job.row,
+            options={},
+            backbone=self.photos.backbone,
+            image_size=IMAGE_SIZE,
+            labels={"images": len(problem.rows), **counts},
+            settings={
+                "setting": job.setting.name,
+                "landmarks": self.landmarks,
+                "answers": round(job.setting.answers * int((problem.truth == POSITIVE).sum())),
+            },
+            seconds=time.process_time() - began,
+            **found,
+        )
+        write_result(path, result)
+
+    def _estimate(self, missing: Sequence[Job]) -> str:
+        """How many are left, and how long they take by one process on an idle core."""
+        classes = self.photos.truth.shape[1]
+        shares = [job.size * min(job.size, self.landmarks) * classes / _TYPICAL for job in missing]
+        seconds = sum(job.seconds * share for job, share in zip(missing, shares, strict=True))
+        tables = {(job.seed, job.size) for job in missing}
+        seconds += sum(12 * (min(size, self.landmarks) / 2000) ** 2 for _, size in tables)
+        return f"{len(missing)} are missing, about {np.ceil(seconds / 60):.0f} min on an idle core"
+
+    @contextmanager
+    def _held(self, name: str) -> Iterator[bool]:
+        """Hold a lock that the system takes away when the process dies; say whether it is ours."""
+        path = self.out / "locks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(path, timeout=0):
+                yield True
+        except Timeout:
+            yield False

@@ -1,0 +1,81 @@
+"""What a table knows of its labels, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.study import masks
+from benchmarks.study.closed import Labels
+from benchmarks.study.problem import Problem
+from positively.labels import States
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way of hiding labels."""
+
+    name: str
+    """As on the command line."""
+    title: str
+    """As in a table."""
+    labels: Callable[[Problem], Labels]
+    ratio: float
+    """Share of the labels (or positives) that is known."""
+    noise: float = 0.0
+    """Share of the positives that was called negative before."""
+    has_negatives: bool = True
+    """Whether negatives are known."""
+    answers: float = 0.0
+    """In a budget: the answers spent, as a share of the number of positives."""
+    plan: str = ""
+    """In a budget: what they were spent on."""
+
+
+def _masked(mask: Callable[[States, int], States]) -> Callable[[Problem], Labels]:
+    """Labels of a whole benchmark, of which a smaller table is a part: what is known of a photo stays the same."""
+    return lambda problem: Labels(mask(problem.photos.truth, problem.seed)[problem.rows])
+
+
+def _uniform(percent: int) -> Setting:
+    title = f"{percent} % known" if percent < 100 else "complete"
+    ratio = percent / 100
+    return Setting(f"uniform-{percent}", title, _masked(partial(masks.uniform, ratio=ratio)), ratio)
+
+
+def _by_class(percent: int) -> Setting:
+    mask = partial(masks.uniform, ratio=percent / 100, spread=0.8)
+    return Setting(f"by-class-{percent}", f"{percent} % known, uneven over classes", _masked(mask), percent / 100)
+
+
+def _flipped(share: int, percent: int) -> Setting:
+    mask = partial(masks.flipped, share=share / 100, ratio=percent / 100)
+    title = f"{share} % of the positives called negative, {percent} % known"
+    return Setting(f"flipped-{share}-known-{percent}", title, _masked(mask), percent / 100, share / 100)
+
+
+def _sure(percent: int) -> Setting:
+    def labels(problem: Problem) -> Labels:
+        return Labels(masks.sure(problem.truth, problem.seed, percent / 100, problem.sureness))
+
+    return Setting(f"sure-{percent}", f"{percent} %, the surest first", labels, percent / 100, has_negatives=False)
+
+
+def _by_tags(name: str, mask: Callable[..., States], words: str, percent: int) -> Setting:
+    labels, ratio = _masked(partial(mask, ratio=percent / 100)), percent / 100
+    return Setting(f"{name}-{percent}", f"{percent} %, {words}", labels, ratio, has_negatives=False)
+
+
+UNIFORM = tuple(_uniform(percent) for percent in (10, 30, 50, 70, 90, 100))
+SINGLE = Setting("single", "one positive a photo", _masked(masks.single_positive), 0.0, has_negatives=False)
+OTHERS = (
+    SINGLE,
+    *(_flipped(share, percent) for share in (30, 50) for percent in (50, 100)),
+    *(_by_class(percent) for percent in (10, 30)),
+    *(_by_tags("crowded", masks.crowded, "fewer of photos with many tags", percent) for percent in (10, 30)),
+    *(_by_tags("salient", masks.salient, "a photo's most frequent tag first", percent) for percent in (10, 30)),
+    *(_sure(percent) for percent in (10, 30)),
+)
+AT_SIZES = UNIFORM[1]
+"""The setting in which tables of several sizes are compared."""

@@ -1,0 +1,72 @@
+"""The rows of the study: the closed form as it is, the same with one thing changed, and its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.study import closed, criteria, logistic, unlabeled
+from benchmarks.study.closed import Labels, Learned
+from benchmarks.study.problem import Problem
+from positively.probe import ONE_STEP, Step
+
+Learn = Callable[[Problem, Labels], Learned]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row."""
+
+    name: str
+    """As in the names of files."""
+    title: str
+    """As in a table."""
+    learn: Learn
+    seconds: float
+    """CPU time of a cell with 5,000 photos, 2,000 landmarks and 80 classes, about: for the first estimate."""
+    needs_negatives: bool = False
+    against: str = "auto"
+    """The row from which it differs in one thing."""
+
+
+AUTO = Variant("auto", "auto, positives alone", closed.auto, 3)
+ONE = Variant("one-step", "no soft step", partial(closed.auto, step=ONE_STEP), 2)
+WITH_NEGATIVES = Variant(
+    "auto-negatives", "auto, with known negatives", partial(closed.auto, negatives=True), 4, needs_negatives=True
+)
+BCE = Variant("bce", "BCE over known labels, same kernel", logistic.over_known, 30, needs_negatives=True)
+BCE_LINEAR = Variant(
+    "bce-linear",
+    "BCE over known labels, linear",
+    partial(logistic.over_known, space="linear"),
+    20,
+    needs_negatives=True,
+    against="linear",
+)
+AN = Variant("an", "unknown as negative, same kernel", logistic.unknown_as_negative, 30)
+AN_LINEAR = Variant(
+    "an-linear", "unknown as negative, linear", partial(logistic.unknown_as_negative, space="linear"), 20
+)
+
+ABLATION = (
+    AUTO,
+    Variant("raw", "features neither rooted nor normalised", partial(closed.auto, space="kernel, raw"), 4),
+    Variant("norm", "features normalised, not rooted", partial(closed.auto, space="kernel, norm"), 4),
+    Variant("linear", "linear in place of the kernel", partial(closed.auto, space="linear"), 3),
+    Variant("fixed", "λ = 0.001, not chosen", partial(closed.auto, rule=closed.fixed(1e-3)), 3),
+    Variant("by-ap", "λ by leave-one-out AP", partial(closed.auto, rule=closed.by_criterion(criteria.ap)), 4),
+    Variant("by-auc", "λ by leave-one-out AUC", partial(closed.auto, rule=closed.by_criterion(criteria.auc)), 4),
+    Variant("oracle", "λ best on the test photos (oracle)", closed.oracle, 36),
+    ONE,
+    Variant("soft", "soft step always, half strength", partial(closed.auto, step=Step(0.5)), 4),
+    Variant("without", "positives not among the unlabeled", unlabeled.without_positives, 25, against="one-step"),
+    WITH_NEGATIVES,
+    BCE,
+    AN,
+    BCE_LINEAR,
+)
+"""Each differs in one thing from the row it is compared with."""
+
+SETTINGS = (AUTO, WITH_NEGATIVES, BCE, AN, AN_LINEAR)
+"""Where do positives alone lose?"""

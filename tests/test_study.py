@@ -1,0 +1,316 @@
+"""The study on stored features: masks do what they say, rows differ in one thing, nothing is computed twice."""
+
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from benchmarks.study import budget, closed, criteria, logistic, masks, parts, settings, unlabeled, variants
+from benchmarks.study.__main__ import main
+from benchmarks.study.closed import Labels
+from benchmarks.study.data import Photos
+from benchmarks.study.problem import Problem
+from benchmarks.study.report import write_report
+from benchmarks.study.running import Study
+from benchmarks.study.spaces import kernel_space
+from benchmarks.study.sweep import agreement, sweep
+from positively import probe
+from positively.errors import ConfigError
+from positively.models.heads import root_normalize
+
+CLASSES, LANDMARKS = 5, 50
+FOLDER = Path(__file__).parents[1] / "benchmarks" / "study"
+
+
+def make_photos(train=200, test=160, seed=0):
+    generator = np.random.default_rng(seed)
+    frequency = np.linspace(0.45, 0.12, CLASSES)
+    truth = generator.random((train + test, CLASSES)) < frequency
+    looks = generator.gamma(0.5, size=(CLASSES, 20))
+    features = generator.gamma(1.0, size=(len(truth), 20)) + 1.5 * truth @ looks
+    states, features = np.where(truth, 1, -1).astype(np.int8), features.astype(np.float32)
+    return Photos("made-up", "none", "key", features[:train], states[:train], features[train:], states[train:])
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return make_photos()
+
+
+@pytest.fixture(scope="module")
+def problem(photos):
+    return Problem(photos, landmarks=LANDMARKS)
+
+
+@pytest.fixture(scope="module")
+def labels(problem):
+    return Labels(masks.uniform(problem.truth, 0, 0.5))
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Complete states of many photos, a few of them unknown, and scores that say how easily each is seen."""
+    generator = np.random.default_rng(1)
+    truth = np.where(generator.random((4000, CLASSES)) < np.linspace(0.6, 0.1, CLASSES), 1, -1).astype(np.int8)
+    truth[:50, 0] = 0
+    return truth, generator.random(truth.shape)
+
+
+MASKS = {
+    "uniform": masks.uniform,
+    "by class": partial(masks.uniform, spread=0.8),
+    "crowded": masks.crowded,
+    "salient": masks.salient,
+    "sure": masks.sure,
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_keep_a_share_are_nested_and_follow_the_seed(name, large):
+    truth, sureness = large
+    mask = partial(MASKS[name], sureness=sureness) if name == "sure" else MASKS[name]
+    few, more = mask(truth, 0, 0.1), mask(truth, 0, 0.3)
+    positive = truth == 1
+    for states, share in ((few, 0.1), (more, 0.3)):
+        assert (states[states != 0] == truth[states != 0]).all()
+        tolerance = 0.1 if name == "by class" else 0.02
+        assert abs((states[positive] == 1).mean() - share) < tolerance
+    assert (more[few != 0] == few[few != 0]).all()
+    assert np.array_equal(few, mask(truth, 0, 0.1))
+    assert not np.array_equal(few, mask(truth, 1, 0.1))
+    assert (few == -1).any() == (name in ("uniform", "by class"))
+
+
+def test_each_mask_hides_what_it_says(large):
+    truth, sureness = large
+    positive, tags = truth == 1, (truth == 1).sum(axis=1)
+    known = masks.crowded(truth, 0, 0.3) == 1
+    assert known[tags == 1].sum() / tags[tags == 1].sum() > 2 * known[tags >= 4].sum() / tags[tags >= 4].sum()
+    known = masks.salient(truth, 0, 0.3) == 1
+    alone = positive & (tags == 1)[:, None]
+    last = positive[:, -1] & (tags > 1)
+    assert known[alone].mean() == pytest.approx(known[last, -1].mean() / masks.OTHER_TAGS, rel=0.25)
+    known = masks.sure(truth, 0, 0.3, sureness) == 1
+    assert np.median(sureness[known]) > np.median(sureness[positive]) + 0.2
+    shares = known.sum(axis=0) / positive.sum(axis=0)
+    assert np.ptp(shares) < 0.1  # every class alike
+    single = masks.single_positive(truth, 0)
+    assert ((single == 1).sum(axis=1) == (tags > 0)).all() and not (single == -1).any()
+    flipped = masks.flipped(truth, 0, 0.3, 1.0)
+    assert abs((flipped[positive] == -1).mean() - 0.3) < 0.02 and (flipped[truth == -1] == -1).all()
+    assert np.array_equal(masks.known_positives(flipped) == 1, flipped == 1)
+
+
+def test_a_budget_is_spent_to_the_last_answer(large):
+    truth, _ = large
+    total = int((truth == 1).sum())
+    all_of_it = budget.positives(truth, 0, total)
+    assert np.array_equal(all_of_it == 1, truth == 1) and not (all_of_it == -1).any()
+    few, more = budget.pairs(truth, 0, total // 2), budget.pairs(truth, 0, total)
+    assert ((few != 0).sum(), (more != 0).sum()) == (total // 2, total)
+    assert (more[few != 0] == few[few != 0]).all()
+    whole = budget.photos(truth, 0, total)
+    chosen = (whole != 0).any(axis=1)
+    cost = (whole == 1).sum() + chosen.sum()
+    assert total - 10 < cost <= total and np.array_equal(whole[chosen], truth[chosen])
+
+
+def test_a_simulated_review_counts_its_start_and_is_done_once(photos, tmp_path, monkeypatch):
+    problem = Problem(photos, landmarks=LANDMARKS, folder=tmp_path)
+    found = budget.asked(problem)
+    total = int((problem.truth == 1).sum())
+    for share, told in found.items():
+        answered = told.states != 0
+        assert answered.sum() == round(share * total)
+        assert np.array_equal(told.states[answered], problem.truth[answered])
+    assert (found[1.0].states == 1).sum() > (budget.pairs(problem.truth, 0, total) == 1).sum()
+    assert 0 < (found[1.0].reviewed > 0).sum() < total
+    monkeypatch.setattr(budget, "_review", None)
+    again = budget.asked(Problem(photos, landmarks=LANDMARKS, folder=tmp_path))
+    assert np.array_equal(again[0.5].states, found[0.5].states)
+    assert np.array_equal(again[0.5].reviewed, found[0.5].reviewed)
+
+
+def test_smaller_tables_are_parts_of_larger_ones_and_know_the_same(photos):
+    small, large = (Problem(photos, size, seed=3, landmarks=LANDMARKS) for size in (80, 160))
+    assert set(small.rows) < set(large.rows)
+    both = np.isin(large.rows, small.rows)
+    told = [settings.AT_SIZES.labels(problem).states for problem in (small, large)]
+    assert np.array_equal(told[0], told[1][both])
+    assert set(small.rows) != set(Problem(photos, 80, seed=4, landmarks=LANDMARKS).rows)
+
+
+def test_auto_is_the_closed_form_as_it_is(problem, labels):
+    known = masks.known_positives(labels.states)
+    fitted = probe.fit(problem.features, known, landmarks=LANDMARKS)
+    expected = fitted.scores(problem.photos.test)
+    assert np.allclose(closed.auto(problem, labels).scores, expected, atol=1e-5)
+    same = kernel_space(root_normalize, problem.features, problem.photos.test, LANDMARKS, 0)
+    assert torch.allclose(same.ridge.basis.eigenvalues, problem.space("kernel").ridge.basis.eigenvalues, rtol=1e-4)
+    told = closed.auto(problem, labels, rule=closed.by_criterion(criteria.log_rank))
+    assert told.chosen["penalty"] == pytest.approx(fitted.kernel.penalty)
+
+
+def test_every_row_differs_in_one_thing():
+    of_auto = [row for row in variants.ABLATION if getattr(row.learn, "func", row.learn) is closed.auto]
+    changes = [getattr(row.learn, "keywords", {}) for row in of_auto]
+    assert changes[0] == {} and all(len(change) == 1 for change in changes[1:])
+    assert len({row.name for row in variants.ABLATION}) == len(variants.ABLATION)
+    names = {row.name for row in (*variants.ABLATION, *budget.VARIANTS)}
+    assert {row.against for row in (*variants.ABLATION, *budget.VARIANTS)} <= names
+
+
+@pytest.mark.parametrize(
+    "row", {row.name: row for row in (*variants.ABLATION, variants.AN_LINEAR)}.values(), ids=lambda row: row.name
+)
+def test_every_row_learns(row, problem, labels):
+    frequency = (problem.photos.test_truth == 1).mean()
+    assert problem.quality(row.learn(problem, labels).scores) > frequency + 0.15
+
+
+def test_the_oracle_is_never_behind(problem, labels):
+    best = problem.quality(closed.oracle(problem, labels).scores)
+    assert best >= problem.quality(closed.auto(problem, labels).scores)
+
+
+def weighted_least_squares(coordinates, positive, others, penalty):
+    """½ (1/N) Σ_others f² − (1/N) Σ_P f + ½ λ‖w‖², solved as it stands."""
+    rows = np.c_[coordinates, np.ones(len(coordinates))]
+    shrink = np.diag([penalty] * coordinates.shape[1] + [0.0])
+    system = rows[others].T @ rows[others] / len(rows) + shrink
+    return np.linalg.solve(system, rows[positive].sum(axis=0) / len(rows))
+
+
+def test_least_squares_without_positives_among_the_unlabeled(problem, labels):
+    space, penalty = problem.space("kernel"), 3e-3
+    coordinates = space.train.double().numpy()
+    solved = unlabeled.solve(space, labels.states, penalty).numpy()
+    left_out = unlabeled.held_out(space, labels.states, penalty)
+    for column in (0, 4):
+        positive = labels.states[:, column] == 1
+        direct = weighted_least_squares(coordinates, positive, ~positive, penalty)
+        assert np.allclose(solved[:, column], direct, rtol=1e-3, atol=1e-4 * np.abs(direct).max())
+        count = positive.sum()
+        for row in (np.flatnonzero(positive)[0], np.flatnonzero(~positive)[0]):
+            others = np.arange(len(positive)) != row
+            fit = weighted_least_squares(coordinates, positive & others, ~positive & others, penalty)
+            level = count / (count - 1) if positive[row] else 1.0
+            assert left_out[row, column] == pytest.approx(level * (fit[:-1] @ coordinates[row] + fit[-1]), rel=2e-3)
+
+
+def test_logistic_regression_finds_the_optimum_of_scikit_learn(problem, labels):
+    space, l2 = problem.space("kernel"), 1e-4
+    eigenvalues = space.ridge.basis.eigenvalues.float()
+    options = {"eigenvalues": eigenvalues, "iterations": 60}
+    weight, bias = logistic.solve(space.train, torch.from_numpy(labels.states), l2, **options)
+    for column in (0, 3):
+        known = labels.states[:, column] != 0
+        peer = LogisticRegression(C=1 / (2 * l2 * len(known)), tol=1e-8, max_iter=5000)
+        peer.fit(space.train.numpy()[known], labels.states[known, column])
+        assert np.allclose(weight[:, column], peer.coef_[0], atol=0.02 * np.abs(peer.coef_).max())
+        assert bias[column] == pytest.approx(peer.intercept_[0], abs=0.02)
+
+
+def test_criteria_prefer_scores_that_rank_positives_high(problem, labels):
+    generator = np.random.default_rng(0)
+    noise = generator.normal(size=problem.truth.shape)
+    for criterion in criteria.CRITERIA.values():
+        assert criterion(problem.truth + noise, labels.states) > criterion(noise, labels.states)
+
+
+@pytest.mark.parametrize("step", (probe.ONE_STEP, probe.Step(0.5)))
+def test_a_sweep_judges_every_penalty(step, problem, labels):
+    history = sweep(problem, labels, step)
+    assert len(history) == 11 and {*criteria.CRITERIA, "mAP", "penalty"} == history[0].keys()
+    for criterion in criteria.CRITERIA:
+        found = agreement(history, criterion)
+        assert 0 <= found.regret < 0.1 and -1 <= found.correlation <= 1
+    assert agreement(history, "mAP").regret == 0
+
+
+@pytest.fixture(scope="module")
+def results(photos, tmp_path_factory):
+    """A folder with a few cells of every part."""
+    out = tmp_path_factory.mktemp("study")
+    study = Study(photos, out, LANDMARKS)
+    for part, names, rows in (
+        ("ablation", ["uniform-30", "uniform-50"], ("auto", "linear", "one-step", "without")),
+        ("criterion", ["uniform-30"], ("sweep-one-step",)),
+        ("settings", ["uniform-30", "single", "sure-30", "flipped-30-known-100"], ("auto", "auto-negatives")),
+        ("budget", ["budget-positives-50", "budget-photos-50", "budget-asked-50"], ("auto-told",)),
+    ):
+        wanted = parts.jobs(part, 200, 2, names, [120] if part == "settings" else [])
+        study.run([job for job in wanted if job.row in rows], progress=lambda text: None)
+    return out
+
+
+def test_a_second_run_computes_nothing_twice(photos, results):
+    computed = []
+    study = Study(photos, results, LANDMARKS)
+    wanted = [job for job in parts.jobs("ablation", 200, 2, ["uniform-30"]) if job.row in ("auto", "linear")]
+
+    def counting(job):
+        def measure(problem, labels):
+            computed.append((job.row, job.seed))
+            return job.measure(problem, labels)
+
+        return replace(job, measure=measure)
+
+    said = []
+    study.run([counting(job) for job in wanted], progress=said.append)
+    assert computed == [] and "4 cells are there, 0 are missing" in said[0]
+    study.path(wanted[1]).unlink()
+    study.run([counting(job) for job in wanted], progress=said.append)
+    assert computed == [(wanted[1].row, wanted[1].seed)]
+    other = Study(replace(photos, key="other"), results, LANDMARKS)
+    assert not other.path(wanted[0]).exists()  # of other images or another network
+
+
+def test_reports_have_verdicts_and_figures(results):
+    words = {
+        "ablation": (
+            "auto, positives alone",
+            "linear in place of the kernel − auto",
+            "not among the unlabeled − no soft",
+        ),
+        "criterion": ("Spearman", "Regret", "log-rank, one step"),
+        "settings": ("one positive a photo", "By size", "the surest first", "120 photos"),
+        "budget": (
+            "positives alone: auto",
+            "Differences from positives alone: auto",
+            "what the review asks",
+            "1 A answers",
+        ),
+    }
+    for part, expected in words.items():
+        text = write_report(part, results).read_text(encoding="utf-8")
+        assert all(word in text for word in expected), part
+        if part != "criterion":
+            assert any(f"), {word}" in text for word in ("ahead", "behind", "no difference"))
+        assert (results / "figures" / f"{part}-made-up-none-200.png").stat().st_size > 5000
+
+
+def test_the_command_says_which_settings_there_are(results, capsys):
+    main(["ablation", "no folder", "no weights", "--out", str(results), "--report"])
+    assert "ablation.md" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"no setting 'half'; there are uniform-10"):
+        parts.jobs("ablation", 200, 1, ["half"])
+
+
+def test_rows_that_need_negatives_are_left_out_where_none_are_known():
+    rows = {
+        setting.name: {row.name for row in parts.rows_of("settings", setting)} for setting in parts.PARTS["settings"]
+    }
+    assert "bce" in rows["uniform-30"] and "bce" in rows["flipped-50-known-50"]
+    assert "bce" not in rows["single"] and "auto-negatives" not in rows["crowded-30"] and "an" in rows["salient-10"]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_files_are_small_and_can_be_imported(path):
+    assert import_module(f"benchmarks.study.{path.stem}")
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
