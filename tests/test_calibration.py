@@ -14,10 +14,12 @@ from positively.calibration import (
     join,
     level_positives,
     precision_cuts,
+    pu_average_precision,
     summarize,
+    summarized_pu_average_precision,
 )
 from positively.errors import MetricError
-from positively.metrics import f1_scores
+from positively.metrics import average_precision, f1_scores
 
 # Normal scores of equal spread: the true logit is straight, so that there is a known answer.
 STRAIGHT = {"leave_one_out": False, "frequency_bend": np.inf}
@@ -112,7 +114,7 @@ def test_reviewed_pairs_do_not_pass_for_labels_at_random():
 
 def test_a_rare_class_leans_on_the_others():
     scores, states, _ = table(0.3, images=6000)
-    states[:, 0] = 0
+    states[:, 0] = 0  # a class without a positive says nothing
     states[np.argsort(-scores[:, 0])[[2, 9, 30, 80]], 0] = 1
     calibration = calibrate(scores, states, **STRAIGHT)
     others = calibration.slope[1:] * scores.std(axis=0)[1:]
@@ -173,6 +175,35 @@ def test_known_positives_scored_without_their_own_label_are_lifted():
     lifted = level_positives(scores, states)
     np.testing.assert_allclose(lifted[:, 0], [0.45, 0.9, 0.3, 0.9])
     np.testing.assert_array_equal(lifted[:, 1], scores[:, 1])  # one positive has no others to compare with
+
+
+def test_average_precision_of_some_positives_is_that_of_all_up_to_their_share():
+    scores, _, truth = table(images=600, classes=1, distance=1.5)
+    generator, (positives,) = np.random.default_rng(1), truth.T.nonzero()[1:]
+    found, plain = [], []
+    for _ in range(400):
+        known = np.zeros_like(truth)
+        known[generator.permutation(positives)[: len(positives) // 5]] = True
+        found.append(pu_average_precision(scores, known) / known.sum())
+        plain.append(float(average_precision(scores, np.where(known, 1, -1))[0]) / known.sum())
+    whole = pu_average_precision(scores, truth) / truth.sum()
+    assert np.mean(found) == pytest.approx(whole, rel=0.03)
+    assert np.mean(plain) > 1.3 * float(average_precision(scores, np.where(truth, 1, -1))[0]) / truth.sum()
+
+
+def test_average_precision_of_a_summary_is_close_to_that_of_the_scores():
+    scores, states, _ = table(0.3)
+    states[:, 0] = 0  # a class without a positive says nothing
+    exact = pu_average_precision(scores, states == 1)
+    assert summarized_pu_average_precision(summarize(scores, states, leave_one_out=False)) == pytest.approx(
+        exact, rel=0.03
+    )
+    assert np.isnan(pu_average_precision(scores, np.zeros_like(states, dtype=bool)))
+    tied = pu_average_precision(np.zeros((10, 1)), np.arange(10)[:, None] < 4)
+    assert tied == pytest.approx(4 * 0.5 / (5.5 + 20))
+    sample = np.arange(len(scores)) % 2 == 0  # ranked among half of the images, half as many are known
+    halved = pu_average_precision(scores, states == 1, sample, share=0.5)
+    assert halved == pytest.approx(exact, rel=0.1)
 
 
 def test_cuts_by_expected_f1_do_as_well_as_cuts_that_saw_the_truth():

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from positively import probe
-from positively.calibration import level_positives, pooled_log_rank, summarize
+from positively.calibration import level_positives, pu_average_precision
 from positively.errors import ConfigError, LabelError, PositivelyError
 from positively.metrics import mean_average_precision
 from positively.probe import ONE_STEP, SOFT_STEPS
@@ -164,7 +164,7 @@ def test_the_penalty_is_the_best_of_the_grid_by_dense_leave_one_out(table, fitte
             weights = np.full(len(features), 1 / len(features))
             weights[row] = 0
             scores[row] = dense_solution(features, points, targets, penalty, weights)(features[[row]])[0]
-        quality.append(pooled_log_rank(summarize(scores, states)))
+        quality.append(pu_average_precision(level_positives(scores, states), states == 1))
     best = PENALTIES[int(np.argmax(quality))]
     assert best / 10**0.26 < fitted.kernel.penalty < best * 10**0.26  # between the grid's points
 
@@ -185,13 +185,19 @@ def test_large_tables_are_streamed_to_the_same_result(table, fitted, monkeypatch
 
 
 def test_a_sample_judges_tables_that_are_large(monkeypatch):
-    features, states, _ = made_table(images=2400, known=0.5)
+    features, states, truth = made_table(images=2400, known=0.5)
     states[:, 0] = 0
     states[:4, 0] = 1  # so few that a sample of the images would have none
-    everything = probe.fit(features, states, landmarks=60, step=ONE_STEP).kernel.penalty
+
+    def quality():
+        scores = probe.fit(features, states, landmarks=60, step=ONE_STEP).loo_scores
+        return mean_average_precision(scores, np.where(truth, 1, -1))
+
+    everything = quality()
     monkeypatch.setattr("positively.probe.probe._JUDGED_IMAGES", 600)
-    sampled = probe.fit(features, states, landmarks=60, step=ONE_STEP).kernel.penalty
-    assert 0.5 < sampled / everything < 2
+    assert quality() == pytest.approx(everything, abs=0.002)
+    monkeypatch.setattr("positively.probe.choice.PENALTIES", (1.0, 2.0))
+    assert quality() < everything - 0.01  # λ matters here
 
 
 @pytest.mark.parametrize("step", [ONE_STEP, SOFT])

@@ -8,10 +8,8 @@ import numpy as np
 from positively.labels import UNKNOWN, LabelTable
 from reviewing import served
 from test_review_page import (  # noqa: F401
-    browser,
     decided,
     playwright,
-    pytestmark,
     review,
     rows,
     source,

@@ -12,15 +12,17 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.study import budget, closed, criteria, logistic, masks, parts, settings, unlabeled, variants
 from benchmarks.study.__main__ import main
+from benchmarks.study.archive import pack, unpack
 from benchmarks.study.closed import Labels
 from benchmarks.study.data import Photos
 from benchmarks.study.problem import Problem
+from benchmarks.study.reading import read_found
 from benchmarks.study.report import write_report
 from benchmarks.study.running import Study
 from benchmarks.study.spaces import kernel_space
 from benchmarks.study.sweep import agreement, sweep
 from positively import probe
-from positively.errors import ConfigError
+from positively.errors import ConfigError, RunError
 from positively.models.heads import root_normalize
 
 CLASSES, LANDMARKS = 5, 50
@@ -152,7 +154,7 @@ def test_auto_is_the_closed_form_as_it_is(problem, labels):
     assert np.allclose(closed.auto(problem, labels).scores, expected, atol=1e-5)
     same = kernel_space(root_normalize, problem.features, problem.photos.test, LANDMARKS, 0)
     assert torch.allclose(same.ridge.basis.eigenvalues, problem.space("kernel").ridge.basis.eigenvalues, rtol=1e-4)
-    told = closed.auto(problem, labels, rule=closed.by_criterion(criteria.log_rank))
+    told = closed.auto(problem, labels, rule=closed.by_criterion(criteria.pu_ap))
     assert told.chosen["penalty"] == pytest.approx(fitted.kernel.penalty)
 
 
@@ -165,17 +167,10 @@ def test_every_row_differs_in_one_thing():
     assert {row.against for row in (*variants.ABLATION, *budget.VARIANTS)} <= names
 
 
-@pytest.mark.parametrize(
-    "row", {row.name: row for row in (*variants.ABLATION, variants.AN_LINEAR)}.values(), ids=lambda row: row.name
-)
+@pytest.mark.parametrize("row", variants.ABLATION, ids=lambda row: row.name)
 def test_every_row_learns(row, problem, labels):
     frequency = (problem.photos.test_truth == 1).mean()
     assert problem.quality(row.learn(problem, labels).scores) > frequency + 0.15
-
-
-def test_the_oracle_is_never_behind(problem, labels):
-    best = problem.quality(closed.oracle(problem, labels).scores)
-    assert best >= problem.quality(closed.auto(problem, labels).scores)
 
 
 def weighted_least_squares(coordinates, positive, others, penalty):
@@ -241,7 +236,7 @@ def results(photos, tmp_path_factory):
     for part, names, rows in (
         ("ablation", ["uniform-30", "uniform-50"], ("auto", "linear", "one-step", "without")),
         ("criterion", ["uniform-30"], ("sweep-one-step",)),
-        ("settings", ["uniform-30", "single", "sure-30", "flipped-30-known-100"], ("auto", "auto-negatives")),
+        ("settings", ["uniform-30", "single", "sure-30", "flipped-50-known-100"], ("auto", "auto-negatives")),
         ("budget", ["budget-positives-50", "budget-photos-50", "budget-asked-50"], ("auto-told",)),
     ):
         wanted = parts.jobs(part, 200, 2, names, [120] if part == "settings" else [])
@@ -269,6 +264,23 @@ def test_a_second_run_computes_nothing_twice(photos, results):
     assert computed == [(wanted[1].row, wanted[1].seed)]
     other = Study(replace(photos, key="other"), results, LANDMARKS)
     assert not other.path(wanted[0]).exists()  # of other images or another network
+
+
+def test_results_travel_in_one_file(results, tmp_path):
+    archive = tmp_path / "study.jsonl"
+    count = pack(results, archive)
+    assert count == len(archive.read_text().splitlines()) == len(list((results / "cells").iterdir())) > 20
+    assert unpack(archive, tmp_path / "elsewhere") == count
+    (before,), (after,) = (read_found(folder) for folder in (results, tmp_path / "elsewhere"))
+    assert after.cells.keys() == before.cells.keys()
+    for place, cells in before.cells.items():
+        assert after.values(*place) == pytest.approx(before.values(*place), abs=1e-6)
+        assert [len(cell.history) for cell in after.cells[place].values()] == [
+            len(cell.history) for cell in cells.values()
+        ]
+    archive.write_text(archive.read_text() + '{"file": 1')
+    with pytest.raises(RunError, match=f"line {count + 1} is no result"):
+        unpack(archive, tmp_path / "elsewhere")
 
 
 def test_reports_have_verdicts_and_figures(results):
@@ -306,7 +318,7 @@ def test_rows_that_need_negatives_are_left_out_where_none_are_known():
     rows = {
         setting.name: {row.name for row in parts.rows_of("settings", setting)} for setting in parts.PARTS["settings"]
     }
-    assert "bce" in rows["uniform-30"] and "bce" in rows["flipped-50-known-50"]
+    assert "bce" in rows["uniform-30"] and "bce" in rows["flipped-30-known-50"]
     assert "bce" not in rows["single"] and "auto-negatives" not in rows["crowded-30"] and "an" in rows["salient-10"]
 
 

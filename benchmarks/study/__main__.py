@@ -3,12 +3,12 @@
 ``python -m benchmarks.study PART FOLDER WEIGHTS --out RESULTS`` from the root of the project. FOLDER holds coco-mini/
 and VOCdevkit/ (``--data`` names them), WEIGHTS are those of the backbone. Features are computed once and stored. Every
 cell is a file in RESULTS: killed and started again it goes on, and several processes may share a folder. ``--report``
-computes nothing: it writes RESULTS/PART.md and figures from what is there.
+computes nothing: it writes RESULTS/PART.md and figures from what is there. ``--archive FILE`` takes the cells of a file
+(those of docs/study.md are in docs/study.jsonl) as if they had been computed here; with ``--report`` it writes it anew.
 
 Parts: ``ablation`` (the closed form with one thing changed), ``criterion`` (what λ should be chosen by), ``settings``
 (where positives alone lose; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (the same answers, spent
-otherwise). All train on train.csv with labels hidden and score mAP on val.csv; nothing is chosen on those photos but
-what is called an oracle.
+otherwise). All train on train.csv with labels hidden and score mAP on val.csv; nothing is chosen on those photos.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.study.archive import pack, unpack
 from benchmarks.study.data import BACKBONE, read_photos
 from benchmarks.study.parts import PARTS, jobs
 from benchmarks.study.report import write_report
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--backbone", default=BACKBONE)
     parser.add_argument("--data", nargs="+", default=["coco-mini"], help="benchmarks in the folder")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--archive", type=Path, help="file with the results of earlier runs, a line a cell")
     parser.add_argument("--features", type=Path, help="folder of the stored features; by default the user's cache")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--settings", nargs="+", default=[], help="some settings of the part; all by default")
@@ -43,7 +45,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--report", action="store_true", help="write tables and figures of what is there, and stop")
     options = parser.parse_args(arguments)
     try:
+        if options.archive:
+            unpack(options.archive, options.out)
         if options.report:
+            if options.archive:
+                pack(options.out, options.archive)
             print(write_report(options.part, options.out))
             return
         for place in options.data:

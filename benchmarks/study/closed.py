@@ -68,7 +68,7 @@ def auto(
         space: One of ``SPACES``.
         negatives: Whether known negatives are learned from too; pairs that a person rejected always are.
         step: The last step, if it is not to be chosen.
-        rule: How λ is chosen, if not by log-rank.
+        rule: How λ is chosen, if not as it is.
     """
     where = problem.space(space)
     keeps_all = negatives or labels.reviewed is not None
@@ -76,17 +76,6 @@ def auto(
     options = {"step": step, "seed": problem.seed}
     probe = Probe(told, where.ridge, **options) if rule is None else RuledProbe(rule, told, where.ridge, **options)
     return _learned(where, probe)
-
-
-def oracle(problem: Problem, labels: Labels) -> Learned:
-    """λ with the highest mAP on the test photos, which nobody would know; one step or two is chosen as it is.
-
-    ``auto``'s own λ is among those tried, so that the difference is what its choice of λ costs.
-    """
-    where, told = problem.space("kernel"), ProbeLabels(known_positives(labels.states))
-    tried = [Probe(told, where.ridge, seed=problem.seed)]
-    tried += [RuledProbe(fixed(penalty), told, where.ridge, seed=problem.seed) for penalty in PENALTIES]
-    return max((_learned(where, probe) for probe in tried), key=lambda learned: problem.quality(learned.scores))
 
 
 def fixed(penalty: float) -> Rule:

@@ -23,8 +23,13 @@ Scores = npt.NDArray[np.floating]
 Criterion = Callable[[Scores, States], float]
 
 
+def pu_ap(scores: Scores, states: States) -> float:
+    """Average precision without what known positives say of themselves: what ``auto`` takes."""
+    return calibration.pu_average_precision(scores, states == POSITIVE)
+
+
 def log_rank(scores: Scores, states: States) -> float:
-    """Mean of −log(rank / N) over the known positives of all classes: what ``auto`` takes."""
+    """Mean of −log(rank / N) over the known positives of all classes."""
     positives = (states == POSITIVE) & judged(states)
     return calibration.log_rank(scores, positives)
 
@@ -57,7 +62,7 @@ def variational(scores: Scores, states: States) -> float:
     return -float(vpu(torch.from_numpy(logits), torch.from_numpy(states), class_reduction="mean"))
 
 
-CRITERIA: dict[str, Criterion] = {"log-rank": log_rank, "AP": ap, "AUC": auc, "vPU": variational}
+CRITERIA: dict[str, Criterion] = {"PU AP": pu_ap, "log-rank": log_rank, "AP": ap, "AUC": auc, "vPU": variational}
 
 
 def judged(states: States) -> npt.NDArray[np.bool_]:

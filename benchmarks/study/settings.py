@@ -71,7 +71,8 @@ UNIFORM = tuple(_uniform(percent) for percent in (10, 30, 50, 70, 90, 100))
 SINGLE = Setting("single", "one positive a photo", _masked(masks.single_positive), 0.0, has_negatives=False)
 OTHERS = (
     SINGLE,
-    *(_flipped(share, percent) for share in (30, 50) for percent in (50, 100)),
+    _flipped(30, 50),
+    _flipped(50, 100),
     *(_by_class(percent) for percent in (10, 30)),
     *(_by_tags("crowded", masks.crowded, "fewer of photos with many tags", percent) for percent in (10, 30)),
     *(_by_tags("salient", masks.salient, "a photo's most frequent tag first", percent) for percent in (10, 30)),

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.study.closed import Labels, Learned
-from benchmarks.study.criteria import best_penalty, log_rank
+from benchmarks.study.criteria import best_penalty, pu_ap
 from benchmarks.study.problem import Problem
 from benchmarks.study.spaces import Space
 from positively.calibration import level_positives
@@ -36,9 +36,9 @@ from positively.probe.choice import PENALTIES
 
 
 def without_positives(problem: Problem, labels: Labels) -> Learned:
-    """λ by the log-rank of leave-one-out scores, as in ``auto``; one step."""
+    """λ by leave-one-out scores as in ``auto``; one step."""
     space, states = problem.space("kernel"), labels.states
-    penalty = best_penalty([log_rank(held_out(space, states, penalty), states) for penalty in PENALTIES])
+    penalty = best_penalty([pu_ap(held_out(space, states, penalty), states) for penalty in PENALTIES])
     return Learned(space.test_scores(solve(space, states, penalty)), {"penalty": penalty, "soft_step": 0.0})
 
 

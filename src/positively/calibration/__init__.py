@@ -1,7 +1,13 @@
 """Scores and label states in, the meaning of a score out."""
 
 from positively.calibration.calibrated import CalibratedScores, OutOfSample
-from positively.calibration.criteria import log_rank, log_ranks, pooled_log_rank
+from positively.calibration.criteria import (
+    log_rank,
+    log_ranks,
+    pooled_log_rank,
+    pu_average_precision,
+    summarized_pu_average_precision,
+)
 from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
 from positively.calibration.posterior import Calibration, calibrate, calibrate_summary
 from positively.calibration.priors import FEWEST_POSITIVES
@@ -28,6 +34,8 @@ __all__ = [
     "log_ranks",
     "pooled_log_rank",
     "precision_cuts",
+    "pu_average_precision",
     "pu_thresholds",
     "summarize",
+    "summarized_pu_average_precision",
 ]

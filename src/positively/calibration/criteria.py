@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Flags, Scores
 
+# Ranks are counted from here, so that which of the first few images is first hardly matters.
+_TOP = 20
+
 
 def log_rank(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None) -> float:
     """Mean of −log(rank / N) over the known positives; NaN if there is none.
 
-    Close to the best choice at every share of known labels, where average precision over known positives shrinks too
-    little when few are known and AUC too much when many are. Images of equal score share their mean rank.
+    Images of equal score share their mean rank.
 
     Args:
         scores: ``(N, C)``, of images whose own label did not shape them.
@@ -31,17 +36,86 @@ def log_ranks(
     scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None
 ) -> npt.NDArray[np.float64]:
     """−log(rank / N) of every known positive, class by class: what :func:`log_rank` is the mean of."""
+    found = [-np.log(one.rank / one.among) for one in _ranked(scores, positives, reference)]
+    return np.concatenate([np.zeros(0), *found])
+
+
+def pu_average_precision(
+    scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None, share: float = 1.0
+) -> float:
+    """Average precision from positives alone, times the share c of them that is known; NaN if no class has two.
+
+    AP is the mean, over the positives i, of Σ_k [k stands at least as high as i] / rank(i), k over the positives too.
+    Where positives are known at random, both ends of a pair i ≠ k are known with c², but those of i = k with c: in the
+    AP of known positives against everything else, each vouches for itself 1/c times too much. At 10 % known that is
+    most of what it sees, and λ chosen by it shrinks too little. Over the pairs i ≠ k its expectation is that of c · AP.
+
+    With few known positives single places at the very top still decide, and those are luck: so 20 is added to every
+    rank. That served best on parts of the training photos of COCO and VOC, from 300 photos to 4,000 and from 10 % known
+    to all: the λ it chooses costs 0.18 points of mAP in the mean, by log-rank 0.33, without the 20 it is 0.90.
+
+    Args:
+        scores: ``(N, C)``, of images whose own label did not shape them.
+        positives: ``(N, C)``, the known positives to rank.
+        reference: ``(N,)``, the images to rank them among; all by default.
+        share: Share of the table that the reference is, where it is a sample.
+
+    Returns:
+        The mean of the classes with two known positives or more.
+
+    >>> pu_average_precision(np.array([[3.0], [2.0], [1.0], [0.0]]), np.array([[True], [False], [True], [False]]))
+    0.043478260869565216
+    """
+    found = []
+    for one in _ranked(scores, positives, reference):
+        count, ordered = len(one.scores), np.sort(one.scores)
+        if count >= 2:
+            below = (np.searchsorted(ordered, one.scores, "left") + np.searchsorted(ordered, one.scores, "right")) / 2
+            recall = (count - below - 0.5) / (count - 1)  # of the others; equal scores are half above one another
+            found.append(max(one.referred, 1) * float((recall / (one.rank + share * _TOP)).mean()))
+    return float(np.mean(found)) if found else float("nan")
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The known positives of one class among the images of reference."""
+
+    scores: npt.NDArray[np.floating]
+    rank: npt.NDArray[np.float64]
+    among: npt.NDArray[np.int64]
+    """How many images each is ranked among, itself included."""
+    referred: int
+    """How many of them are images of reference."""
+
+
+def _ranked(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None) -> Iterator[_Ranked]:
     among = np.ones(len(scores), np.bool_) if reference is None else reference
-    found_ranks = [np.zeros(0)]
     for index in np.flatnonzero(positives.any(axis=0)):
         column = np.sort(scores[among, index])
         chosen = positives[:, index]
-        found = scores[chosen, index]
+        found, inside = scores[chosen, index], among[chosen]
         above = len(column) - (np.searchsorted(column, found, "left") + np.searchsorted(column, found, "right")) / 2
         # One that stands among the others itself is half above itself.
-        rank = above + np.where(among[chosen], 0.5, 1.0)
-        found_ranks.append(-np.log(rank / (len(column) + np.where(among[chosen], 0, 1))))
-    return np.concatenate(found_ranks)
+        rank = above + np.where(inside, 0.5, 1.0)
+        yield _Ranked(found, rank, len(column) + np.where(inside, 0, 1), int(inside.sum()))
+
+
+def summarized_pu_average_precision(summary: Summary) -> float:
+    """:func:`pu_average_precision` of a table of which only bins are left.
+
+    >>> from positively.calibration.summary import summarize
+    >>> summarized_pu_average_precision(
+    ...     summarize([[3.0], [2.0], [1.0], [0.0]], [[1], [0], [1], [0]], leave_one_out=False)
+    ... )
+    0.043478260869565216
+    """
+    judged = summary.take(np.flatnonzero(summary.positives >= 2))
+    positives, images = judged.known + judged.accepted, judged.images
+    if not len(positives):
+        return float("nan")
+    ranks = np.cumsum(images, axis=1) - images / 2 + 0.5
+    above = np.cumsum(positives, axis=1) - positives / 2 - 0.5
+    return float(((positives * above / (ranks + _TOP)).sum(axis=1) / (positives.sum(axis=1) - 1)).mean())
 
 
 def pooled_log_rank(summary: Summary) -> float:

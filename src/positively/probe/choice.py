@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import log_rank
+from positively.calibration import pu_average_precision
 from positively.distributed import broadcast
 
 PENALTIES = tuple(float(value) for value in 10.0 ** np.arange(-5.0, 0.1, 0.5))
@@ -19,16 +19,18 @@ def choose_penalty(
     held_out: Callable[[float], npt.NDArray[np.floating]],
     positives: npt.NDArray[np.bool_],
     reference: npt.NDArray[np.bool_] | None = None,
+    share: float = 1.0,
 ) -> float:
-    """λ with the highest log-rank of held-out known positives, between the points of the grid.
+    """λ with the highest average precision of held-out known positives, between the points of the grid.
 
     Args:
         held_out: λ → scores N×C, each made without the image's own label, positives levelled.
         positives: N×C, the known positives to rank: of classes with two or more, for the only positive of a class is
             scored by a fit that saw none.
         reference: (N,), the images to rank them among; all by default.
+        share: Share of the table that those are, where they are a sample.
     """
-    quality = np.array([log_rank(held_out(penalty), positives, reference) for penalty in PENALTIES])
+    quality = np.array([pu_average_precision(held_out(penalty), positives, reference, share) for penalty in PENALTIES])
     found = _vertex(np.log(PENALTIES), quality) if np.isfinite(quality).all() else _PENALTY_OF_SMALL_TABLES
     return float(broadcast(found))
 

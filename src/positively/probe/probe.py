@@ -16,8 +16,8 @@ from positively.calibration import (
     calibrate_summary,
     join,
     level_positives,
-    pooled_log_rank,
     summarize,
+    summarized_pu_average_precision,
 )
 from positively.data.loading import FeatureRows
 from positively.distributed import broadcast
@@ -44,7 +44,7 @@ _JUDGED_POSITIVES = 50
 _MANY_POSITIVES = 150
 MOST_SCORES = 2**26
 """Images × classes up to which out-of-sample scores are held, to be read again without being computed again."""
-# How much log-rank a stronger soft step has to gain over a weaker one.
+# How much of the criterion a stronger soft step has to gain over a weaker one, as a share.
 _LEAST_GAIN = 0.01
 
 
@@ -218,7 +218,7 @@ class Probe:
             return level_positives(scores, states, known, together)
 
         positives = (states == POSITIVE) & (known > together) & self._counted[rows][:, None]
-        return choose_penalty(held_out, positives, reference)
+        return choose_penalty(held_out, positives, reference, reference.sum() / max(self._counted.sum(), 1))
 
     def _judged(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Rows to judge λ by, and which of them positives are ranked among."""
@@ -286,7 +286,7 @@ class Probe:
         return 1 if self.step == ONE_STEP else 12
 
     def _choose_step(self) -> Step:
-        """One step or two, by the log-rank of positives that neither step saw."""
+        """One step or two, by the average precision of positives that neither step saw."""
         counts = self._counts()
         unknown = any((self.labels.states(classes) == UNKNOWN).any() for classes in self.labels.blocks())
         usable = counts[counts >= 2]
@@ -297,10 +297,10 @@ class Probe:
         for classes in self.labels.blocks(16):
             for part, scores in zip(parts, self._fold_scores(self.kernel, classes, steps), strict=True):
                 part.append(self._summary(scores, classes))
-        quality = broadcast([pooled_log_rank(join(part)) for part in parts])
+        quality = broadcast([summarized_pu_average_precision(join(part)) for part in parts])
         best = 0
         for place in range(1, len(steps)):
-            if quality[place] - quality[best] > (_LEAST_GAIN if best else 0.0):
+            if quality[place] > (1 + _LEAST_GAIN if best else 1) * quality[best]:
                 best = place
         return steps[best]
 

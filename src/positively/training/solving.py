@@ -22,8 +22,8 @@ from positively.calibration import (
     Summary,
     calibrate_summary,
     log_ranks,
-    pooled_log_rank,
     summarize,
+    summarized_pu_average_precision,
 )
 from positively.labels import POSITIVE, LabelTable, States
 from positively.logs import logger
@@ -189,7 +189,7 @@ def _learned(training: Training, features: Features, states: States) -> _Learned
         probe.set_penalty(penalty)
         scores = probe.scores(features[count:])
         found[penalty] = scores, summarize(scores, states, leave_one_out=False)
-    best = max(PENALTIES, key=lambda penalty: pooled_log_rank(found[penalty][1]))
+    best = max(PENALTIES, key=lambda penalty: summarized_pu_average_precision(found[penalty][1]))
     return _Learned(features, best, found[best][1], found[best][0])
 
 
