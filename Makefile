@@ -29,6 +29,7 @@ chromium:
 		echo "No chromium: the tests of the review page in a browser are skipped."
 
 benchmarks: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peers]'
 	$(BIN)/python -m benchmarks
 
 $(STAMP): pyproject.toml constraints.txt

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from lightning_fabric import Fabric
 from safetensors.torch import load_file
 
@@ -197,20 +198,32 @@ def registered():
 
 @pytest.fixture(scope="session")
 def two_processes(place, tables, environment, tmp_path_factory):
-    """One pair of processes walks through all methods: unbroken, and killed and resumed."""
-    out = tmp_path_factory.mktemp("two")
+    """One pair of processes walks through all methods: unbroken, and killed and resumed; once for all of pytest's."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    out = shared / "two"
+    with FileLock(shared / "two.lock"):
+        if not out.exists():
+            _walk(place, environment, out)
+    return out
+
+
+def _walk(place, environment, out):
+    made = out.with_name("two.making")
+    made.mkdir(exist_ok=True)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = Path(__file__).with_name("walk_through_methods.py")
     path = os.pathsep.join([str(script.parent), environment.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [*launcher, str(script), str(place), str(out)],
+        [*launcher, str(script), str(place), str(made)],
         env=environment | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr[:6000]
-    return out
+    (made / "place").write_text(str(place))
+    made.rename(out)
 
 
 @pytest.mark.parametrize("method", [*OURS, "everything", "ridge"])
@@ -230,7 +243,7 @@ def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_pr
         assert torch.equal(found[0][name], other[name]), f"{name} differs between the processes"
 
 
-def test_what_two_processes_began_one_can_finish(two_processes, tables, place):
+def test_what_two_processes_began_one_can_finish(two_processes):
     """Another number of devices on resume works: a step is the same however many share it."""
     from walk_through_methods import CHANGES
 
@@ -238,7 +251,11 @@ def test_what_two_processes_began_one_can_finish(two_processes, tables, place):
         def load_checkpoint(self):
             return torch.load(two_processes / "prototype.checkpoint", weights_only=True)
 
-    engine = Fabric(accelerator="cpu", devices=1, precision="64-true")
+    engine, place = (
+        Fabric(accelerator="cpu", devices=1, precision="64-true"),
+        Path((two_processes / "place").read_text()),
+    )
+    tables = (shapes.read_shapes(place, "train"),)  # a checkpoint knows the very photos
     resumed = make(tables, engine, place, "prototype", "tail", Left(), resume="auto", **CHANGES)
     assert resumed.resumed
     resumed.run()

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from sklearn.metrics import precision_recall_curve as sklearn_curve
-from torchmetrics.functional.classification import binary_average_precision
 
 from positively import metrics
 from positively.errors import LabelError, MetricError
@@ -65,15 +64,6 @@ def test_average_precision_is_exact_for_any_pattern_of_ties(case):
             assert math.isnan(value)
         else:
             assert value == pytest.approx(average_precision_score(truth, column), abs=1e-14)
-
-
-def test_map_is_that_of_torchmetrics_over_the_known_labels():
-    scores, states = random_case(2, levels=20)
-    expected = []
-    for index in range(scores.shape[1]):
-        truth, column = known_column(scores, states, index)
-        expected.append(binary_average_precision(torch.tensor(column), torch.tensor(truth)).item())
-    assert metrics.mean_average_precision(scores, states) == pytest.approx(np.mean(expected), abs=1e-6)
 
 
 def test_map_is_the_mean_over_the_classes_that_can_be_scored():

@@ -87,7 +87,7 @@ def test_an_answer_never_goes_to_a_tag_that_is_not_shown(review, visit):  # noqa
     page.keyboard.press("[")
     playwright.expect(page.locator("#title")).to_have_text("red")
     page.keyboard.press("a")
-    until(lambda: page.wait_for_timeout(10) or len(held) == 2)
+    until(lambda: page.wait_for_timeout(10) or len(held) >= 2)  # or three: a renewal asks too
     for route in reversed(held):
         route.continue_()
     page.wait_for_selector(".tiles .pick:focus")
