@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.study.archive import pack, unpack
-from benchmarks.study.data import BACKBONE, read_photos
+from benchmarks.study.data import BACKBONE, read_photos, within_train
 from benchmarks.study.parts import PARTS, jobs
 from benchmarks.study.report import write_report
 from benchmarks.study.running import Study
@@ -40,6 +40,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--settings", nargs="+", default=[], help="some settings of the part; all by default")
     parser.add_argument("--sizes", nargs="+", type=int, default=[], help="part settings: smaller tables as well")
+    parser.add_argument("--rows", nargs="+", default=[], help="some rows of the part, by the names in file names")
+    parser.add_argument(
+        "--on", choices=["test", "train"], default="test", help="judge by the test photos, or by a fifth of train"
+    )
     parser.add_argument("--photos", type=int, help="learn from so many photos, for a quick look")
     parser.add_argument("--landmarks", type=int, default=LANDMARKS)
     parser.add_argument("--report", action="store_true", help="write tables and figures of what is there, and stop")
@@ -54,8 +58,10 @@ def main(arguments: list[str] | None = None) -> None:
             return
         for place in options.data:
             photos = read_photos(options.folder / place, options.weights, options.backbone, options.features)
+            photos = within_train(photos) if options.on == "train" else photos
             size = min(options.photos or len(photos.features), len(photos.features))
             wanted = jobs(options.part, size, options.seeds, options.settings, options.sizes)
+            wanted = [job for job in wanted if not options.rows or job.row in options.rows]
             Study(photos, options.out, options.landmarks).run(wanted, lambda text: print(text, flush=True))
     except PositivelyError as error:
         parser.exit(2, f"{error}\n")

@@ -28,6 +28,11 @@ def pu_ap(scores: Scores, states: States) -> float:
     return calibration.pu_average_precision(scores, states == POSITIVE)
 
 
+def pu_ap_raw(scores: Scores, states: States) -> float:
+    """The same with ranks as they are: the places at the very top decide."""
+    return calibration.pu_average_precision(scores, states == POSITIVE, top=0)
+
+
 def log_rank(scores: Scores, states: States) -> float:
     """Mean of −log(rank / N) over the known positives of all classes."""
     positives = (states == POSITIVE) & judged(states)
@@ -62,7 +67,14 @@ def variational(scores: Scores, states: States) -> float:
     return -float(vpu(torch.from_numpy(logits), torch.from_numpy(states), class_reduction="mean"))
 
 
-CRITERIA: dict[str, Criterion] = {"PU AP": pu_ap, "log-rank": log_rank, "AP": ap, "AUC": auc, "vPU": variational}
+CRITERIA: dict[str, Criterion] = {
+    "PU AP": pu_ap,
+    "PU AP, ranks as they are": pu_ap_raw,
+    "log-rank": log_rank,
+    "AP": ap,
+    "AUC": auc,
+    "vPU": variational,
+}
 
 
 def judged(states: States) -> npt.NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from positively.data.transforms import ImageTransform
 from positively.features import extract, feature_key
 from positively.labels import States
 from positively.models import create_classifier
+from positively.randomness import random_stream
 
 IMAGE_SIZE = 224
 BACKBONE = "tf_efficientnet_lite0"
@@ -34,6 +35,21 @@ class Photos:
     """N×C complete states; 0 where not even the annotators could tell (VOC's difficult objects)."""
     test: npt.NDArray[np.float32]
     test_truth: States
+
+
+def within_train(photos: Photos) -> Photos:
+    """Four fifths of the training photos to learn from, one fifth to judge by: where choices are made."""
+    order = random_stream("study choices", 0).permutation(len(photos.features))
+    judged, learned = (np.sort(part) for part in np.split(order, [len(order) // 5]))
+    return Photos(
+        f"{photos.name}, parts of train",
+        photos.backbone,
+        photos.key,
+        photos.features[learned],
+        photos.truth[learned],
+        photos.features[judged],
+        photos.truth[judged],
+    )
 
 
 def read_photos(place: Path, weights: str, backbone: str = BACKBONE, store: Path | None = None) -> Photos:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Flags, Scores
 
-# Ranks are counted from here, so that which of the first few images is first hardly matters.
-_TOP = 20
+TOP = 20
+"""Is added to ranks, so that which of the first few images is first hardly matters."""
 
 
 def log_rank(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None) -> float:
@@ -41,7 +41,11 @@ def log_ranks(
 
 
 def pu_average_precision(
-    scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None, share: float = 1.0
+    scores: Scores,
+    positives: Flags,
+    reference: npt.NDArray[np.bool_] | None = None,
+    share: float = 1.0,
+    top: float = TOP,
 ) -> float:
     """Average precision from positives alone, times the share c of them that is known; NaN if no class has two.
 
@@ -51,14 +55,14 @@ def pu_average_precision(
     most of what it sees, and λ chosen by it shrinks too little. Over the pairs i ≠ k its expectation is that of c · AP.
 
     With few known positives single places at the very top still decide, and those are luck: so 20 is added to every
-    rank. That served best on parts of the training photos of COCO and VOC, from 300 photos to 4,000 and from 10 % known
-    to all: the λ it chooses costs 0.18 points of mAP in the mean, by log-rank 0.33, without the 20 it is 0.90.
+    rank (chosen on parts of training photos: docs/study.md).
 
     Args:
         scores: ``(N, C)``, of images whose own label did not shape them.
         positives: ``(N, C)``, the known positives to rank.
         reference: ``(N,)``, the images to rank them among; all by default.
         share: Share of the table that the reference is, where it is a sample.
+        top: What is added to every rank.
 
     Returns:
         The mean of the classes with two known positives or more.
@@ -72,7 +76,7 @@ def pu_average_precision(
         if count >= 2:
             below = (np.searchsorted(ordered, one.scores, "left") + np.searchsorted(ordered, one.scores, "right")) / 2
             recall = (count - below - 0.5) / (count - 1)  # of the others; equal scores are half above one another
-            found.append(max(one.referred, 1) * float((recall / (one.rank + share * _TOP)).mean()))
+            found.append(max(one.referred, 1) * float((recall / (one.rank + share * top)).mean()))
     return float(np.mean(found)) if found else float("nan")
 
 
@@ -115,7 +119,7 @@ def summarized_pu_average_precision(summary: Summary) -> float:
         return float("nan")
     ranks = np.cumsum(images, axis=1) - images / 2 + 0.5
     above = np.cumsum(positives, axis=1) - positives / 2 - 0.5
-    return float(((positives * above / (ranks + _TOP)).sum(axis=1) / (positives.sum(axis=1) - 1)).mean())
+    return float(((positives * above / (ranks + TOP)).sum(axis=1) / (positives.sum(axis=1) - 1)).mean())
 
 
 def pooled_log_rank(summary: Summary) -> float:

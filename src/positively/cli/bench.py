@@ -27,14 +27,14 @@ _CHOSEN = {
 
 def parser() -> Parser:
     """Options of the verb."""
+    suites = (path.stem for path in Path(__file__).parents[1].glob("bench/suites/*.yaml"))
     made = Parser(
         "bench",
         "[SUITE ...]",
         "Run grids of trainings (method × known ratio × label noise × seed × dataset) and write their tables and "
-        "figures with the paper's beside them. A suite is a name (positives, rivals, rivals-single, rivals-by-class, "
-        "rivals-maps, rivals-tail, table1, table3, noise, gamma, temperature, smoothness, upu, unlabeled, mixup, "
-        "lgconv, tail, single-positive) or a YAML file of your own; default: table1. What is there already is not "
-        "computed again, and any number of processes may run the same command at once.",
+        f"figures with the paper's beside them. A suite is a name ({', '.join(sorted(suites))}) or a YAML file of your "
+        "own; default: table1. What is there already is not computed again, and any number of processes may run the "
+        "same command at once.",
     )
     made.add_argument("suites", nargs="*", type=str, default=["table1"], help="names of suites, or YAML files")
     made.add_recipe()
