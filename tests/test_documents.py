@@ -7,6 +7,9 @@ import pytest
 import yaml
 
 from benchmarks.document import facts, inserted
+from benchmarks.study.archive import unpack
+from benchmarks.study.parts import PARTS
+from benchmarks.study.report import document_text
 from positively.bench.suite import Row, Suite, read_suite
 from positively.methods import METHODS
 
@@ -23,6 +26,17 @@ def test_a_mark_that_is_not_there_is_said():
     assert inserted("a\n<!-- x -->\nold\n<!-- /x -->\nb", "x", "new\n") == "a\n<!-- x -->\nnew\n<!-- /x -->\nb"
     with pytest.raises(SystemExit, match="no <!-- y -->"):
         inserted("a", "y", "")
+
+
+def test_tables_of_the_study_are_those_of_its_results(tmp_path):
+    text = (DOCS / "study.md").read_text(encoding="utf-8")
+    unpack(DOCS / "study.jsonl", tmp_path)
+    for part in PARTS:
+        if f"<!-- {part} -->" in text:
+            options = "--report --archive docs/study.jsonl --document docs/study.md"
+            same = inserted(text, part, document_text(part, tmp_path)) == text
+            assert same, f"run: python -m benchmarks.study {part} … {options}"
+    assert "<!-- ablation -->" in text
 
 
 def test_the_keys_of_a_suite_are_documented_and_the_example_is_one(tmp_path):

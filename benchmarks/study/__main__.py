@@ -16,12 +16,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.document import inserted
 from benchmarks.study.archive import pack, unpack
 from benchmarks.study.data import BACKBONE, read_photos, within_train
 from benchmarks.study.parts import PARTS, jobs
-from benchmarks.study.report import write_report
+from benchmarks.study.report import document_text, write_report
 from benchmarks.study.running import Study
 from positively.errors import PositivelyError
+from positively.files import write_text
 from positively.probe import LANDMARKS
 
 
@@ -46,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--photos", type=int, help="learn from so many photos, for a quick look")
     parser.add_argument("--landmarks", type=int, default=LANDMARKS)
+    parser.add_argument("--document", type=Path, help="with --report: file to write the tables into, between its marks")
     parser.add_argument("--report", action="store_true", help="write tables and figures of what is there, and stop")
     options = parser.parse_args(arguments)
     try:
@@ -54,6 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
         if options.report:
             if options.archive:
                 pack(options.out, options.archive)
+            if options.document:
+                text = options.document.read_text(encoding="utf-8")
+                write_text(options.document, inserted(text, options.part, document_text(options.part, options.out)))
             print(write_report(options.part, options.out))
             return
         for place in options.data:

@@ -13,7 +13,7 @@ from typing import Any
 from positively.errors import RunError
 from positively.files import write_json, write_text
 
-_DIGITS = 6
+_DIGITS = 9
 _REQUIRED = ("family", "options")
 
 
@@ -40,7 +40,7 @@ def unpack(archive: Path, out: Path) -> int:
 
 
 def _short(value: Any) -> Any:
-    """Without what is empty, and with numbers of six digits."""
+    """Without what is empty, and with numbers of nine digits."""
     if isinstance(value, dict):
         return {name: _short(entry) for name, entry in value.items() if entry not in ("", [], {}) or name in _REQUIRED}
     if isinstance(value, list):

@@ -15,7 +15,7 @@ from benchmarks.study.variants import Variant
 from positively.bench.claims import CONFIDENCE, Verdict
 from positively.bench.results import spread
 from positively.bench.tables import NOTHING, SPREAD_NOTE, show
-from positively.files import write_text
+from positively.files import safe_name, write_text
 from positively.report.tables import Table
 
 WORDS = {"holds": "ahead", "does not hold": "behind"}
@@ -29,19 +29,32 @@ DIFFERENCE_NOTE = (
 
 def write_report(part: str, out: Path) -> Path:
     """Tables and figures of a part, from the results that are there; returns the Markdown file."""
-    lines = [f"# Part {part}\n"]
-    for found in read_found(out):
-        place = f"{part}-{found.dataset}-{found.backbone}-{found.size}"
-        tables = criterion_tables(found) if part == "criterion" else row_tables(part, found)
-        if not any(len(row) > 1 for table in tables for row in table.rows):
-            continue
-        lines.append(f"## {found.dataset}, {found.backbone}, {found.size:,} photos\n")
-        lines += [table.markdown() for table in tables if table.rows]
+    lines = [f"# Part {part}\n", document_text(part, out)]
+    for found, _ in _measured_tables(part, out):
+        place = safe_name(f"{part}-{found.dataset}-{found.backbone}-{found.size}")
         names = figures.draw(part, found, out / "figures" / place)
         lines += [f"![{name}](figures/{name}.png)\n" for name in names]
     path = out / f"{part}.md"
     write_text(path, "\n".join(lines))
     return path
+
+
+def document_text(part: str, out: Path) -> str:
+    """The tables of a part as they stand in a document, between the marks of its name."""
+    lines = []
+    for found, tables in _measured_tables(part, out):
+        lines.append(f"#### {found.dataset}, {found.backbone}, {found.size:,} photos\n")
+        lines += [table.markdown() for table in tables if table.rows]
+    return "\n".join(lines)
+
+
+def _measured_tables(part: str, out: Path) -> list[tuple[Found, list[Table]]]:
+    """By dataset and backbone, what there is anything in."""
+    made = [
+        (found, criterion_tables(found) if part == "criterion" else row_tables(part, found))
+        for found in read_found(out)
+    ]
+    return [one for one in made if any(len(row) > 1 for table in one[1] for row in table.rows)]
 
 
 def row_tables(part: str, found: Found) -> list[Table]:

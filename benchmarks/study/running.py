@@ -22,6 +22,8 @@ from positively.files import safe_name
 from positively.labels import NEGATIVE, POSITIVE
 
 DEPTH = "probe"
+ESTIMATOR = "λ by PU AP"
+"""Changes with the closed form itself, so that results of another are never taken for its own."""
 _WAIT_SECONDS = 2.0
 # Photos, landmarks and classes of the cells whose times the rows give.
 _TYPICAL = 5000 * 2000 * 80
@@ -77,7 +79,7 @@ class Study:
 
     def path(self, job: Job) -> Path:
         """Where its result lies."""
-        code = repr((self.photos.key, self.landmarks)).encode()
+        code = repr((self.photos.key, self.landmarks, ESTIMATOR)).encode()
         parts = [self.photos.name, self.photos.backbone, f"{job.size}", job.setting.name, job.row, f"seed{job.seed}"]
         parts.append(hashlib.blake2b(code, digest_size=4).hexdigest())
         return self.out / "cells" / f"{safe_name('-'.join(parts))}.json"

@@ -104,7 +104,7 @@ def _moments(features: FeatureRows, embed: Embedding, weights: Tensor, rows: ran
         for part in row_blocks(rows):
             values = as_tensor(features[part], weights.device).double()
             if not torch.isfinite(values).all():
-                row = part.start + int((~torch.isfinite(values)).any(dim=1).nonzero()[0])
+                row = part.start + int((~torch.isfinite(values)).flatten(1).any(dim=1).nonzero()[0])
                 raise ConfigError(f"The features of row {row} are not finite numbers.")
             values = embed(whole(values))
             weighted = values * weights[part, None]

@@ -20,8 +20,9 @@ def choose_penalty(
     positives: npt.NDArray[np.bool_],
     reference: npt.NDArray[np.bool_] | None = None,
     share: float = 1.0,
+    between: bool = True,
 ) -> float:
-    """λ with the highest average precision of held-out known positives, between the points of the grid.
+    """λ with the highest average precision of held-out known positives.
 
     Args:
         held_out: λ → scores N×C, each made without the image's own label, positives levelled.
@@ -29,9 +30,13 @@ def choose_penalty(
             scored by a fit that saw none.
         reference: (N,), the images to rank them among; all by default.
         share: Share of the table that those are, where they are a sample.
+        between: Whether it may lie between the points of the grid.
     """
     quality = np.array([pu_average_precision(held_out(penalty), positives, reference, share) for penalty in PENALTIES])
-    found = _vertex(np.log(PENALTIES), quality) if np.isfinite(quality).all() else _PENALTY_OF_SMALL_TABLES
+    if not np.isfinite(quality).all():
+        found = _PENALTY_OF_SMALL_TABLES
+    else:
+        found = _vertex(np.log(PENALTIES), quality) if between else PENALTIES[int(quality.argmax())]
     return float(broadcast(found))
 
 

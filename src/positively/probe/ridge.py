@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from torch import Tensor
 from positively import distributed
 from positively.data.loading import FeatureRows
 from positively.distributed import gather_rows, sum_over_processes
-from positively.probe.basis import Basis, row_blocks
+from positively.probe.basis import Basis, WholeImages, row_blocks, whole
 
 # Coordinates up to this size stay in memory; larger ones are computed again, block by block, at every pass.
 _IN_MEMORY_BYTES = 2**30
@@ -66,16 +67,22 @@ class Ridge:
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows of this process, with the coordinates of the whole images B×R."""
-        for part, coordinates in self._all_blocks():
-            yield part, coordinates[:, 0] if self.has_parts else coordinates
+        for part in row_blocks(self.rows):
+            yield part, self._whole(part) if self._cached is None else whole(self._own(part))
 
     def _all_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows of this process, with all their coordinates: B×R, or B×(1+P)×R with parts."""
         for part in row_blocks(self.rows):
-            if self._cached is None:
-                yield part, self.basis.coordinates(self.features[part])
-            else:
-                yield part, self._cached[part.start - self.rows.start : part.stop - self.rows.start]
+            yield part, self.basis.coordinates(self.features[part]) if self._cached is None else self._own(part)
+
+    def _own(self, part: slice) -> Tensor:
+        """Coordinates that are held, of some rows of this process."""
+        assert self._cached is not None
+        return self._cached[part.start - self.rows.start : part.stop - self.rows.start]
+
+    def _whole(self, rows: Any) -> Tensor:
+        """Coordinates of whole images that are not held; nothing is computed for their parts."""
+        return self.basis.coordinates(WholeImages(self.features)[rows])
 
     def moments(self, targets: Tensor) -> Tensor:
         """Σ_i s_i z_i t_i and, in the last row, Σ_i s_i t_i: (R+1)×K of targets N×K, double precision."""
@@ -165,13 +172,14 @@ class Ridge:
 
     def coordinates(self, rows: Tensor) -> Tensor:
         """Coordinates of any (whole) images of the table."""
-        coordinates = self._all_coordinates(rows)
-        return coordinates[:, 0] if self.has_parts else coordinates
+        return whole(self._cached[rows]) if self._holds_all() else self._whole(rows.cpu().numpy())
 
     def _all_coordinates(self, rows: Tensor) -> Tensor:
-        if self._cached is not None and len(self._cached) == len(self.weights):
-            return self._cached[rows]
-        return self.basis.coordinates(self.features[rows.cpu().numpy()])  # not held, or in part by other processes
+        return self._cached[rows] if self._holds_all() else self.basis.coordinates(self.features[rows.cpu().numpy()])
+
+    def _holds_all(self) -> bool:
+        """Whether coordinates are held, and not in part by other processes."""
+        return self._cached is not None and len(self._cached) == len(self.weights)
 
     def _split(self, members: Tensor) -> tuple[Tensor, ...]:
         """Groups of one size, as many at a time as their coordinates fit into memory."""

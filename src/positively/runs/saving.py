@@ -148,8 +148,9 @@ def score_meaning(folder: RunFolder) -> str:
 
 
 def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, epoch: Mapping[str, float]) -> None:
-    """Write the model card: what the model is, what it learned from, what it measured in its ``epoch``."""
-    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in epoch.items())
+    """Write the model card: what the model is, what it learned from, what it measured in its ``epoch`` (if any)."""
+    rows = [f"| {name} | {value:.4g} |" for name, value in epoch.items()]
+    measured = "\n".join(["\nMeasured in training:\n", "| measure | value |", "|---|---|", *rows, ""]) if rows else ""
     given = ", ".join(f"{name} {value}" for name, value in config["options"].items()) or "the defaults"
     write_text(
         folder.card,
@@ -165,11 +166,5 @@ Learned from {trained_on}.
 
     positively predict {folder.path} photo.jpg
     positively evaluate {folder.path} test.csv --blank negative
-
-Measured in training:
-
-| measure | value |
-|---|---|
-{measured}
-""",
+{measured}""",
     )

@@ -54,15 +54,17 @@ def score(
     network.eval()
     rows, logits = [], []
     for batch in make_loader(dataset, SequentialBatchSampler(len(dataset), batch_size, rank, world), workers):
-        logits.append(network(batch.inputs.to(device)).float())
+        found = network(batch.inputs.to(device)).float()
+        logits.append(found if world > 1 else found.cpu())  # features of parts would fill a device
         rows.append(batch.rows)
         if progress:
             progress(len(batch.rows))
     network.train(was_training)
     classes = len(dataset.table.classes) if columns is None else columns
-    all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)]).to(device)
-    all_logits = torch.cat([*logits, torch.empty(0, classes, device=device)])
+    all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)])
+    all_logits = torch.cat([*logits, torch.empty(0, classes, device=logits[0].device if logits else device)])
     if world > 1:
+        all_rows = all_rows.to(device)
         all_rows, all_logits = distributed.gather_rows(all_rows), distributed.gather_rows(all_logits)
     result = np.empty((len(dataset), classes), dtype=np.float32)
     result[all_rows.cpu().numpy()] = all_logits.cpu().numpy()

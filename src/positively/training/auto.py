@@ -218,9 +218,12 @@ _REASONS = {
     "closed-form": "Features of the frozen backbone are stored, so that every class is solved for at once, without "
     "steps and without holding images out.",
     "distill": "The closed form is solved first, on the network as it is, and teaches it; what the network learns is "
-    "kept if tags of images held out then rank higher.",
+    "kept if tags of images held out then rank higher (with a head other than a plain linear one, always).",
     "pu-mlc": "There is nothing yet to solve on, so that the paper's method is taken, step by step.",
 }
+
+
+_STEPPED = "Head '{head}' takes steps, so that the paper's method is taken."
 
 
 def choices(before: TrainConfig, after: TrainConfig) -> str:
@@ -234,7 +237,8 @@ def choices(before: TrainConfig, after: TrainConfig) -> str:
             listed.append(f"{entry.name} {chosen:g}" if isinstance(chosen, float) else f"{entry.name} {chosen}")
     reason = ""
     if before.method == "auto":
-        reason = f" {_REASONS[after.method]}"
+        is_stepped = after.method == "pu-mlc" and after.depth == "probe"
+        reason = f" {_STEPPED.format(head=after.head) if is_stepped else _REASONS[after.method]}"
     idle = [name for name in _STEP_OPTIONS if solves and getattr(before, name) is not None]
     if idle:
         reason += f" A method that solves takes no steps: {', '.join(map(option, idle))} change nothing."

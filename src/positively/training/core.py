@@ -21,7 +21,7 @@ from positively.runs.scoring import Logits, sigmoid
 from positively.training.config import TrainConfig
 from positively.training.holdout import split_rows
 from positively.training.networks import Networks
-from positively.training.solving import solve_head
+from positively.training.solving import FEWEST_JUDGES, solve_head
 from positively.training.trainer import CheckpointStore, Trainer
 
 if TYPE_CHECKING:
@@ -91,6 +91,11 @@ class Training:
         if config.solve_head and is_pretrained:
             state = self.classifier.trainable.state_dict()
             self.initial = {name: tensor.clone() for name, tensor in state.items()}
+            if verbose and (judges := self.holdout.total(POSITIVE)) < FEWEST_JUDGES:
+                logger.info(
+                    f"Only {judges} known tags are held out, and it takes {FEWEST_JUDGES} to tell whether learning "
+                    f"helps: in the end the network will be as it begins. {option('depth', 'probe')} is that at once."
+                )
         self.resumed = self.trainer.restore()
         self.history: list[dict[str, float]] = []
         """One row an epoch, with what was measured on the images held out."""
@@ -101,10 +106,14 @@ class Training:
         self.out_of_sample: OutOfSample | None = None
         """Scores of the training images, then of those held out, each by labels other than its own."""
 
+        self.learning_helped = True
+        """Whether what the network learned is used; otherwise it is as it began, with a head solved in closed form."""
+        self._solved_table: LabelTable | None = None
+
     @property
     def learned(self) -> LabelTable:
-        """What the weights learned from: the training images, and after a refit those held out as well."""
-        return self.trainer.table
+        """What the head learned from: the training images, and those held out after a refit or when solved for."""
+        return self.trainer.table if self._solved_table is None else self._solved_table
 
     def run(self) -> npt.NDArray[np.float64]:
         """Train, and find the threshold of each class on the held-out images (all, where none are held out)."""
@@ -114,7 +123,9 @@ class Training:
             logger.info(f"The weights of epoch {self.epoch} are used, the best on the images held out.")
         self.calibrated, self.out_of_sample = self.trainer.method.calibrated(), self.trainer.method.out_of_sample()
         if self.config.solve_head:
-            self.calibrated, self.out_of_sample = solve_head(self)
+            solved = solve_head(self)
+            self.calibrated, self.out_of_sample = solved.calibrated, solved.out_of_sample
+            self.learning_helped, self._solved_table = solved.learning_helped, solved.table
             if self.calibrated:
                 self.config = replace(self.config, head="kernel", head_options=dict(self.classifier.head.saved_options))
         thresholds = self.calibrated[self.config.head].cuts() if self.calibrated else self._thresholds()

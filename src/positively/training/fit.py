@@ -66,7 +66,7 @@ def train(
         if fabric.is_global_zero:
             _write(folder, training, thresholds)
             if training.calibrated:
-                logger.info(describe_outcome(training.calibrated, config.head, training.learned))
+                logger.info(describe_outcome(training.calibrated, training.config.head, training.learned))
             logger.info(f"The run is in {folder.path}.")
         barrier()
     return folder.path
@@ -91,9 +91,12 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         folder.write_out_of_sample(training.out_of_sample, states[: len(training.out_of_sample.scores)])
     labels = f"{learned.total(POSITIVE):,} positive labels of {len(learned.classes)} classes"
     trained_on = f"{len(learned):,} images with {labels}"
-    if len(learned) > len(training.train):
+    if not training.learning_helped:
+        trained_on += ", in closed form: what the network itself learned did not help and was dropped"
+    elif len(learned) > len(training.train):
         trained_on += ", those held out included once epoch and thresholds were found"
-    write_card(folder, asdict(config), trained_on, training.history[training.epoch - 1])
+    measured = training.history[training.epoch - 1] if training.learning_helped else {}
+    write_card(folder, asdict(config), trained_on, measured)
     save_model(folder, training.classifier, learned.classes, asdict(config))
 
 

@@ -7,7 +7,8 @@ was learned has to rank those tags higher, by more than chance.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from positively.calibration import (
     calibrate_summary,
     log_ranks,
     summarize,
-    summarized_pu_average_precision,
 )
 from positively.labels import POSITIVE, LabelTable, States
 from positively.logs import logger
@@ -42,7 +42,7 @@ from positively.methods.closed_form import (
 from positively.models import KernelHead, LinearHead
 from positively.models.heads import pool_windows
 from positively.probe import LANDMARKS, ONE_STEP, Probe, fit
-from positively.probe.choice import PENALTIES
+from positively.probe.choice import PENALTIES, choose_penalty
 from positively.probe.probe import LOGIT_BEND
 
 if TYPE_CHECKING:
@@ -50,11 +50,25 @@ if TYPE_CHECKING:
 
 Features = npt.NDArray[np.float32]
 Weights = dict[str, Tensor]
-Solved = tuple[dict[str, CalibratedScores], OutOfSample | None]
 
-_FEWEST_POSITIVES = 20
+# Tags held out that it takes to judge by; standard errors ahead that chance gives one time in twenty.
+FEWEST_JUDGES, _CERTAIN = 20, 1.645
 # Side of the parts a picture is looked at in, as a share of the map's; smaller maps have no parts.
 _WINDOW, _SMALLEST_MAP = 3 / 7, 4
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What came of solving the head; nothing, if the network stays as it is, with its own head."""
+
+    calibrated: dict[str, CalibratedScores] = field(default_factory=dict)
+    """What the scores mean, by head."""
+    out_of_sample: OutOfSample | None = None
+    """Scores of the images solved for, each without its own label in the head."""
+    table: LabelTable | None = None
+    """The images solved for: the training images, then those held out unless the table itself holds them out."""
+    learning_helped: bool = True
+    """Whether what the network learned is used."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +79,8 @@ class _Learned:
     """Of the training images, then of those held out."""
     penalty: float
     summary: Summary
-    scores: npt.NDArray[np.float32]
-    """Of the images held out."""
+    log_ranks: npt.NDArray[np.float64]
+    """Of the tags held out, half of them by a λ that the other half chose."""
 
 
 def solve_head(training: Training) -> Solved:
@@ -77,21 +91,18 @@ def solve_head(training: Training) -> Solved:
     the choice and the meaning of scores come from the images held out. On those it began with, leave-one-out is exact,
     and all images are solved for.
 
-    Returns:
-        What the scores mean, by head, and scores of the training images and those held out, each without its own label
-        in the head. Nothing if the network stays as it is, with its own head.
     """
     head, trainer = training.classifier.head, training.trainer
     states = training.holdout.states()
     is_plain = isinstance(head, LinearHead) and not head.normalize
-    can_judge = (states == POSITIVE).sum() >= _FEWEST_POSITIVES
+    can_judge = (states == POSITIVE).sum() >= FEWEST_JUDGES
     if not is_plain or not (can_judge or training.initial):
         if trainer.verbose:
             logger.info(
-                f"The head is not solved in closed form: that takes a plain linear one, and {_FEWEST_POSITIVES} known "
+                f"The head is not solved in closed form: that takes a plain linear one, and {FEWEST_JUDGES} known "
                 "tags among the images held out."
             )
-        return {}, None
+        return Solved()
     window = _window(trainer.sample_map())
     began = _features(training, window, training.initial) if training.initial else None
     if not can_judge:
@@ -100,16 +111,17 @@ def solve_head(training: Training) -> Solved:
         return _as_it_began(training, began, window)
     positives = states == POSITIVE
     learned = _learned(training, _features(training, window), states)
-    after = log_ranks(learned.scores, positives)
+    after = learned.log_ranks
     if began is None:
-        name, before = "with the network's own", log_ranks(trainer.score(trainer.holdout), positives)
+        name, before = "with the network's own", _half_ranks([trainer.score(trainer.holdout)] * 2, positives)
     else:
         # Not with the network's own head: of two kinds, the one with the higher log-rank need not be the better.
         count = len(training.train)
         probe = _solve(training, training.train, began[:count])
-        name, before = "solved on the network as it began", log_ranks(probe.scores(began[count:]), positives)
-    helps = _is_ahead(after, before)
-    verdict = "the former is used" if helps else "the latter is used, for the difference may be chance"
+        name, before = "solved on the network as it began", _half_ranks([probe.scores(began[count:])] * 2, positives)
+    helps = _is_ahead(after, before, positives)
+    chance = ", for the difference may be chance" if after.mean() > before.mean() else ""
+    verdict = "the former is used" if helps else f"the latter is used{chance}"
     _report(
         training,
         f"Log-rank of {len(after):,} tags held out, with the head solved on what was learned: {after.mean():.2f}, "
@@ -117,14 +129,28 @@ def solve_head(training: Training) -> Solved:
     )
     if helps:
         return _after_learning(training, learned, window)
-    return ({}, None) if began is None else _as_it_began(training, began, window)
+    return Solved() if began is None else _as_it_began(training, began, window)
 
 
-def _is_ahead(ranks: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> bool:
-    """Whether the same tags rank higher, by more than the standard error of the mean difference."""
+def _halves(images: int) -> list[npt.NDArray[np.bool_]]:
+    """Two halves of the images held out: each judges by a λ that the other chose."""
+    return [np.arange(images) % 2 == half for half in range(2)]
+
+
+def _half_ranks(scores: Sequence[Features], positives: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """Log-ranks of the tags of each half among the images of that half, by its own scores."""
+    halves = zip(scores, _halves(len(positives)), strict=True)
+    return np.concatenate([log_ranks(found, positives & half[:, None], half) for found, half in halves])
+
+
+def _is_ahead(
+    ranks: npt.NDArray[np.float64], others: npt.NDArray[np.float64], positives: npt.NDArray[np.bool_]
+) -> bool:
+    """Whether the same tags rank higher by more than chance; tags of one image are one observation."""
     difference = ranks - others
-    error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    return float(difference.mean()) > error
+    owners = np.concatenate([np.nonzero((positives & half[:, None]).T)[1] for half in _halves(len(positives))])
+    centred = np.bincount(owners, difference - difference.mean())
+    return float(difference.sum()) > _CERTAIN * math.sqrt(float(centred @ centred))
 
 
 def _window(feature_map: Tensor) -> int:
@@ -151,21 +177,22 @@ def _solve(training: Training, table: LabelTable, features: Features) -> Probe:
     return solve_table(table, features, options, seed=config.seed, device=device, linear=True)
 
 
-def _all_images(training: Training) -> LabelTable:
-    """The training images, then those held out."""
-    return training.seen.select(training.places)
+def _solved_table(training: Training) -> LabelTable:
+    """The training images, then those held out; but images that the table itself calls 'val' are left alone."""
+    own_val = training.seen.splits is not None and "val" in training.seen.splits
+    return training.train if own_val else training.seen.select(training.places)
 
 
 def _as_it_began(training: Training, features: Features, window: int) -> Solved:
     """Every image is solved for on the network as it began: what depth 'probe' gives, with parts."""
     assert training.initial is not None
-    table = _all_images(training)
-    probe = _solve(training, table, features)
+    table = _solved_table(training)
+    probe = _solve(training, table, features[: len(table)])
     training.trainer.trainable.load_state_dict(training.initial)
-    head = _new_head(training, window)
+    head = _new_head(training, window, len(table))
     fill_head(head, probe)
     training.classifier.replace_head(head)
-    return calibrated_heads(probe), first_out_of_sample(probe)
+    return Solved(calibrated_heads(probe), first_out_of_sample(probe), table, learning_helped=False)
 
 
 def _fit_learned(training: Training, table: LabelTable, features: Features) -> Probe:
@@ -184,20 +211,27 @@ def _fit_learned(training: Training, table: LabelTable, features: Features) -> P
 def _learned(training: Training, features: Features, states: States) -> _Learned:
     count = len(training.train)
     probe = _fit_learned(training, training.train, features[:count])
-    found: dict[float, tuple[npt.NDArray[np.float32], Summary]] = {}
+    found: dict[float, Features] = {}
     for penalty in PENALTIES:
         probe.set_penalty(penalty)
-        scores = probe.scores(features[count:])
-        found[penalty] = scores, summarize(scores, states, leave_one_out=False)
-    best = max(PENALTIES, key=lambda penalty: summarized_pu_average_precision(found[penalty][1]))
-    return _Learned(features, best, found[best][1], found[best][0])
+        found[penalty] = probe.scores(features[count:])
+    crossed = [found[_best_penalty(found, states, ~half)] for half in _halves(len(states))]
+    best = _best_penalty(found, states, np.ones(len(states), np.bool_))
+    summary = summarize(found[best], states, leave_one_out=False)
+    return _Learned(features, best, summary, _half_ranks(crossed, states == POSITIVE))
+
+
+def _best_penalty(found: dict[float, Features], states: States, judges: npt.NDArray[np.bool_]) -> float:
+    """λ by some of the images held out."""
+    positives = states[judges] == POSITIVE
+    return choose_penalty(lambda penalty: found[penalty][judges], positives, between=False)
 
 
 def _after_learning(training: Training, learned: _Learned, window: int) -> Solved:
     """Every image is solved for, those held out included; what scores mean is by those held out, when they were."""
-    head, trainer, table = _plain_head(training), training.trainer, _all_images(training)
+    head, trainer, table = _plain_head(training), training.trainer, _solved_table(training)
     network = summarize(trainer.score(trainer.holdout), training.holdout.states(), leave_one_out=False)
-    probe = _fit_learned(training, table, learned.features)
+    probe = _fit_learned(training, table, learned.features[: len(table)])
     probe.set_penalty(learned.penalty)
     probe.kernel.summary = learned.summary
     # A class with few positives among the images held out was still learned from the others; its cut leans on theirs.
@@ -205,7 +239,7 @@ def _after_learning(training: Training, learned: _Learned, window: int) -> Solve
     probe.kernel.calibration = replace(calibrate_summary(learned.summary, bend=LOGIT_BEND), learned=is_learned)
     # A network gives logits.
     plain = replace(calibrate_summary(network, frequency_bend=np.inf), learned=is_learned)
-    solved = _new_head(training, window)
+    solved = _new_head(training, window, len(table))
     fill_kernel(solved, probe)
     own = (head.linear.weight.detach().cpu().T.double(), head.linear.bias.detach().cpu().double())
     fill_linear(solved.linear, *own, plain)
@@ -214,12 +248,13 @@ def _after_learning(training: Training, learned: _Learned, window: int) -> Solve
         "kernel": CalibratedScores(probe.kernel.calibration, learned.summary),
         "linear": CalibratedScores(plain, network),
     }
-    return calibrated, OutOfSample(probe.first_scores(np.arange(len(table.classes))), calibrated["kernel"])
+    scores = probe.first_scores(np.arange(len(table.classes)))
+    return Solved(calibrated, OutOfSample(scores, calibrated["kernel"]), table)
 
 
-def _new_head(training: Training, window: int) -> KernelHead:
+def _new_head(training: Training, window: int, images: int) -> KernelHead:
     head = _plain_head(training)
-    channels, classes, landmarks = head.linear.in_features, head.linear.out_features, min(LANDMARKS, len(training.seen))
+    channels, classes, landmarks = head.linear.in_features, head.linear.out_features, min(LANDMARKS, images)
     solved = KernelHead(channels, classes, pooling=head.pooling, landmarks=landmarks, window=window)
     solved.saved_options = {"pooling": head.pooling, "landmarks": landmarks, "window": window}
     return solved.to(head.linear.weight.device)

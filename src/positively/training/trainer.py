@@ -101,7 +101,13 @@ class Embedding(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Pooled features B×…."""
-        return self.pool(self.trainable.feature_map(inputs))
+        return self.pool(self.trainable.feature_map(_as_weights(inputs, self.trainable)))
+
+
+def _as_weights(inputs: Tensor, trainable: Trainable) -> Tensor:
+    """Stored maps in the precision of the weights, as fabric's own module gives them; pixels stay bytes."""
+    kind = next(trainable.parameters()).dtype
+    return inputs.to(kind) if inputs.is_floating_point() and kind == torch.float64 else inputs
 
 
 class Trainer:
@@ -206,7 +212,7 @@ class Trainer:
         """Feature map 1×C×H×W of the first training image."""
         batch = next(iter(make_loader(self.dataset, SequentialBatchSampler(1, 1), 0)))
         was_training = self.trainable.training
-        found = self.trainable.eval().feature_map(batch.inputs.to(self.device))
+        found = self.trainable.eval().feature_map(_as_weights(batch.inputs.to(self.device), self.trainable))
         self.trainable.train(was_training)
         return found
 

@@ -47,8 +47,8 @@ class KernelHead(Head):
             classes: Number of classes.
             pooling: How the map is pooled over its positions; "mix" is the mean of average and maximum.
             landmarks: How many images of the table every image is compared with.
-            window: Side of the parts, in positions of the map; they overlap by half. 0: the whole map alone. What is
-                stored of an image grows by the number of its parts.
+            window: Side of the parts, in positions of the map; they overlap by a third. 0: the whole map alone. What
+                is stored of an image grows by the number of its parts.
         """
         super().__init__()
         if landmarks < 1:

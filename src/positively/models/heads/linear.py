@@ -81,12 +81,12 @@ def pool_positions(feature_map: Tensor, pooling: Pooling) -> Tensor:
 
 
 def pool_windows(feature_map: Tensor, pooling: Pooling, window: int) -> Tensor:
-    """Pool B×C×H×W to B×(1+parts)×C: the whole map, then every window in the same way; windows overlap by half.
+    """Pool B×C×H×W to B×(1+parts)×C: the whole map, then every window in the same way; windows overlap by a third.
 
-    A map smaller than the window is a part of its own.
+    A map smaller than the window is a part of its own. Windows that reach over the border end there.
     """
-    size, stride = [min(window, side) for side in feature_map.shape[-2:]], (window + 1) // 2
-    parts = (max_pool2d if pooling == "max" else avg_pool2d)(feature_map, size, stride)
+    size, stride = [min(window, side) for side in feature_map.shape[-2:]], -(-2 * window // 3)
+    parts = (max_pool2d if pooling == "max" else avg_pool2d)(feature_map, size, stride, ceil_mode=True)
     if pooling == "mix":
-        parts = (parts + max_pool2d(feature_map, size, stride)) / 2
+        parts = (parts + max_pool2d(feature_map, size, stride, ceil_mode=True)) / 2
     return torch.cat([pool_positions(feature_map, pooling)[:, None], parts.flatten(2).mT], dim=1)
