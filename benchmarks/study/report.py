@@ -205,14 +205,10 @@ def _measured(part: str, found: Found, settings: Sequence[Setting]) -> list[Vari
 
 
 def _labels_note(found: Found, settings: Sequence[Setting]) -> str:
-    seeds = {
-        seed
-        for setting in settings
-        for (name, _, _), one in found.cells.items()
-        if name == setting.name
-        for seed in one
-    }
-    return f"{len(seeds)} seeds, each with masks, landmarks and folds of its own."
+    names = {setting.name for setting in settings}
+    counts = {len(cells) for (name, _, size), cells in found.cells.items() if name in names and size == found.size}
+    seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else "No"
+    return f"{seeds} seeds, each with masks, landmarks and folds of its own."
 
 
 def _place(found: Found, setting: Setting, row: str) -> tuple[str, str, int]:

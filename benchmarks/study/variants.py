@@ -35,7 +35,9 @@ ONE = Variant("one-step", "no soft step", partial(closed.auto, step=ONE_STEP), 2
 WITH_NEGATIVES = Variant(
     "auto-negatives", "auto, with known negatives", partial(closed.auto, negatives=True), 4, needs_negatives=True
 )
-BCE = Variant("bce", "BCE over known labels, same kernel", logistic.over_known, 8, needs_negatives=True)
+BCE = Variant(
+    "bce", "BCE over known labels, same kernel", logistic.over_known, 8, needs_negatives=True, against="auto-negatives"
+)
 BCE_LINEAR = Variant(
     "bce-linear",
     "BCE over known labels, linear",

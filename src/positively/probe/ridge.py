@@ -172,14 +172,16 @@ class Ridge:
 
     def coordinates(self, rows: Tensor) -> Tensor:
         """Coordinates of any (whole) images of the table."""
-        return whole(self._cached[rows]) if self._holds_all() else self._whole(rows.cpu().numpy())
+        held = self._held_by_one()
+        return self._whole(rows.cpu().numpy()) if held is None else whole(held[rows])
 
     def _all_coordinates(self, rows: Tensor) -> Tensor:
-        return self._cached[rows] if self._holds_all() else self.basis.coordinates(self.features[rows.cpu().numpy()])
+        held = self._held_by_one()
+        return self.basis.coordinates(self.features[rows.cpu().numpy()]) if held is None else held[rows]
 
-    def _holds_all(self) -> bool:
-        """Whether coordinates are held, and not in part by other processes."""
-        return self._cached is not None and len(self._cached) == len(self.weights)
+    def _held_by_one(self) -> Tensor | None:
+        """Coordinates of all rows, if they are held, and not in part by other processes."""
+        return self._cached if self._cached is not None and len(self._cached) == len(self.weights) else None
 
     def _split(self, members: Tensor) -> tuple[Tensor, ...]:
         """Groups of one size, as many at a time as their coordinates fit into memory."""
