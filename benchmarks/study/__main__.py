@@ -58,8 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
             if options.archive:
                 pack(options.out, options.archive)
             if options.document:
-                text = options.document.read_text(encoding="utf-8")
-                write_text(options.document, inserted(text, options.part, document_text(options.part, options.out)))
+                _write_document(options.document, options.out)
             print(write_report(options.part, options.out))
             return
         for place in options.data:
@@ -71,6 +70,14 @@ def main(arguments: list[str] | None = None) -> None:
             Study(photos, options.out, options.landmarks).run(wanted, lambda text: print(text, flush=True))
     except PositivelyError as error:
         parser.exit(2, f"{error}\n")
+
+
+def _write_document(path: Path, out: Path) -> None:
+    """Tables of all parts that the document has marks for: parts share cells."""
+    text = path.read_text(encoding="utf-8")
+    for part in PARTS:
+        text = inserted(text, part, document_text(part, out)) if f"<!-- {part} -->" in text else text
+    write_text(path, text)
 
 
 if __name__ == "__main__":
