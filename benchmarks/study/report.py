@@ -163,25 +163,32 @@ def _known(found: Found, setting: str, row: str) -> str:
 
 
 def criterion_tables(found: Found) -> list[Table]:
-    """Rank correlation with the mAP on the test photos, and what choosing by each criterion costs."""
-    tables = []
-    for measure, title in (
-        ("correlation", "Spearman's rank correlation of criterion and mAP over λ"),
-        ("regret", "Regret: mAP of the best λ − mAP of the λ chosen, points"),
-    ):
-        settings = [one for one in UNIFORM if any(found.cells.get(_place(found, one, row)) for row in SWEEPS.values())]
-        lines = []
-        for step, row in SWEEPS.items():
-            for criterion in CRITERIA:
-                cells = []
-                for setting in settings:
-                    results = found.cells.get(_place(found, setting, row), {}).values()
-                    values = [getattr(agreement(result.history, criterion), measure) for result in results]
-                    cells.append(_plain(values, 100 if measure == "regret" else 1))
-                lines.append((f"{criterion}, {step}", *cells))
-        head = ("", *(setting.title for setting in settings))
-        tables.append(Table(title, head, tuple(lines) if settings else (), (SPREAD_NOTE,)))
-    return tables
+    """Rank correlation with the mAP on the photos that judge, and what choosing by each criterion costs, by size."""
+    sizes = sorted({size for _, row, size in found.cells if row in SWEEPS.values()})
+    return [
+        _criterion_table(found, size, *measured)
+        for size in sizes
+        for measured in (
+            ("correlation", "Spearman's rank correlation of criterion and mAP over λ"),
+            ("regret", "Regret: mAP of the best λ − mAP of the λ chosen, points"),
+        )
+    ]
+
+
+def _criterion_table(found: Found, size: int, measure: str, title: str) -> Table:
+    steps = {step: row for step, row in SWEEPS.items() if any(key[1:] == (row, size) for key in found.cells)}
+    settings = [one for one in UNIFORM if any((one.name, row, size) in found.cells for row in steps.values())]
+    lines = []
+    for step, row in steps.items():
+        for criterion in CRITERIA:
+            cells = [found.cells.get((setting.name, row, size), {}).values() for setting in settings]
+            values = [[getattr(agreement(one.history, criterion), measure) for one in results] for results in cells]
+            shown = [_plain(one, 100 if measure == "regret" else 1) for one in values]
+            whole = [value for one in values for value in one]
+            mean = f"{(100 if measure == 'regret' else 1) * sum(whole) / max(len(whole), 1):.2f}".replace("-", "−")
+            lines.append((f"{criterion}, {step}", *shown, mean))
+    head = ("", *(setting.title for setting in settings), "mean")
+    return Table(f"{title}; {size:,} photos", head, tuple(lines), (SPREAD_NOTE,))
 
 
 def difference(found: Verdict) -> str:
@@ -209,10 +216,6 @@ def _labels_note(found: Found, settings: Sequence[Setting]) -> str:
     counts = {len(cells) for (name, _, size), cells in found.cells.items() if name in names and size == found.size}
     seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else "No"
     return f"{seeds} seeds, each with masks, landmarks and folds of its own."
-
-
-def _place(found: Found, setting: Setting, row: str) -> tuple[str, str, int]:
-    return setting.name, row, found.size
 
 
 def _plain(values: Sequence[float], factor: float) -> str:
