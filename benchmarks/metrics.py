@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
-from torchmetrics.functional.classification import multilabel_average_precision
 
 from benchmarks.timing import measure, ratio_table
 from positively.metrics import mean_average_precision
@@ -17,6 +16,10 @@ IMAGES, CLASSES = 40_504, 80
 
 
 def main() -> None:
+    try:
+        from torchmetrics.functional.classification import multilabel_average_precision
+    except ImportError:
+        raise SystemExit("torchmetrics is compared with: pip install -e '.[peers]', as make benchmarks does.") from None
     generator = np.random.default_rng(0)
     frequencies = np.clip(0.004 + 0.01 * generator.pareto(1.2, CLASSES), 0.0, 0.5)
     truth = generator.random((IMAGES, CLASSES)) < frequencies
