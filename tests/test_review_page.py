@@ -284,6 +284,24 @@ def test_killed_in_the_middle_nothing_is_lost(source, place, environment, visit)
         assert len([url for url in requests if "/api/" in url]) < 15  # it asks now and then, not all the time
 
 
+def test_what_another_tab_does_right_after_an_answer_is_shown(review, visit):
+    page = visit(f"{review.guard.address}#grid/red")
+    held = []
+    page.route("**/api/version", lambda route: route.abort())
+    page.route("**/api/status", lambda route: held.append(route))
+    with page.expect_response("**/api/answer"):
+        page.keyboard.press("a")
+    page.wait_for_selector(".accepted")
+    until(lambda: page.wait_for_timeout(10) or held)
+    review.session.undo()  # before the counts that follow the answer are told
+    page.unroute("**/api/status")
+    for route in held:
+        route.continue_()
+    page.wait_for_timeout(300)
+    page.unroute("**/api/version")
+    until(lambda: page.evaluate("!document.querySelector('.accepted')"))
+
+
 def test_a_tab_of_another_table_writes_nothing(tmp_path, place, tables, visit):
     shifted = tmp_path / "shifted"
     shifted.mkdir()

@@ -40,7 +40,9 @@ export async function ask(path, body) {
 }
 
 let refreshing = 0;
-let version = -1;
+/** The latest version that was done here, and the latest of which everything that others did is shown. */
+let own = -1;
+let seen = -1;
 
 /** Counts and advice anew, soon: several answers in a row share one request. */
 export function refreshSoon() {
@@ -53,7 +55,7 @@ export async function refresh() {
   const status = await ask("/api/status");
   if (status === null) return;
   review.status = status;
-  version = Math.max(version, status.version);
+  if (seen < 0) seen = status.version; // later ones may hold what others did: that is shown by watch
   for (const listener of review.listeners) listener();
 }
 
@@ -66,7 +68,8 @@ function tell(path, body) {
   chain = chain.then(async () => {
     const told = await ask(path, body);
     waiting -= 1;
-    if (told !== null) version = Math.max(version, told.version ?? 0);
+    if (told !== null) own = Math.max(own, told.version ?? 0);
+    if (told?.version === seen + 1) seen = told.version; // nobody else did anything meanwhile
     refreshSoon();
     return told;
   });
@@ -74,7 +77,7 @@ function tell(path, body) {
 }
 
 /** Whether what the server told is older than what was done here since. */
-export const isOutdated = (told) => waiting > 0 || told.version < version;
+export const isOutdated = (told) => waiting > 0 || told.version < own;
 
 export const answer = (pairs, state, way, onlyOpen = false) =>
   tell("/api/answer", { pairs, state, way, only_open: onlyOpen });
@@ -89,8 +92,8 @@ export function watch(changed) {
     if (document.hidden) return;
     try {
       const now = await send("/api/version");
-      if (now.version > version) {
-        version = now.version;
+      if (now.version > seen) {
+        seen = now.version;
         await refresh();
         changed();
       }
