@@ -90,7 +90,6 @@ def solve_head(training: Training) -> Solved:
     network has seen the labels of the training images, so that leave-one-out on the features it learned would leak: λ,
     the choice and the meaning of scores come from the images held out. On those it began with, leave-one-out is exact,
     and all images are solved for.
-
     """
     head, trainer = training.classifier.head, training.trainer
     states = training.holdout.states()
