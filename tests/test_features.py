@@ -16,6 +16,7 @@ from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, ImageError, RunError
 from positively.features import FeatureStore, extract, feature_key, fingerprint
 from positively.models import LgConv, create_classifier
+from ranks import on_two_processes
 
 extraction = import_module("positively.features.extract")  # the function of that name hides the module
 
@@ -371,7 +372,6 @@ def test_a_network_in_bfloat16_has_a_key_of_its_own():
 
 def one_of_two(rank, folder, scenes):
     """Extract on two processes in all the ways that the tests below ask about."""
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     torch.manual_seed(0)
     classifier = create_classifier("positively_tiny", 3, "none", 48, learn_stages=0)
     transform = ImageTransform(48)
@@ -401,19 +401,13 @@ def one_of_two(rank, folder, scenes):
     run("broken", replace(table, images=broken), store=folder / "broken")
     run("after", table, store=folder / "broken")
     torch.save(found, folder / f"found.{rank}")
-    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory, scenes):
     folder = tmp_path_factory.mktemp("two")
     (folder / "broken.png").write_bytes(b"no image")
-    context = torch.multiprocessing.spawn(one_of_two, (folder, scenes), nprocs=2, join=False)
-    try:
-        assert any(context.join(timeout=60) for _ in range(4)), "a process hangs"
-    finally:
-        for process in context.processes:
-            process.kill()
+    on_two_processes(one_of_two, folder, scenes)
     results = [torch.load(folder / f"found.{rank}", weights_only=True) for rank in range(2)]
     return folder, results
 

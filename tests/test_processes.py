@@ -8,13 +8,13 @@ import pytest
 import timm
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 from safetensors.torch import load_file
 
 from conftest import TINY, options
 from positively import losses
 from positively.losses import LOSSES
 from positively.training.runtime import synchronize_batchnorm
+from ranks import on_two_processes
 
 ROWS, INPUTS, CLASSES = 7, 5, 3
 
@@ -43,8 +43,7 @@ def loss_and_gradient(name, rows, **chosen):
     return value.detach(), weights.grad
 
 
-def one_of_two(rank, file, results):
-    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+def one_of_two(rank, folder):
     found = {}
     for name in [*LOSSES, "consistency"]:
         rows = slice(0, 4) if rank == 0 else slice(4, ROWS)
@@ -52,14 +51,13 @@ def one_of_two(rank, file, results):
         dist.all_reduce(gradient)  # what DistributedDataParallel does: the mean of the processes' gradients
         found[name] = (value, gradient / 2)
         found[name, "local"] = (loss_and_gradient(name, rows, statistics="local")[0], None)
-    torch.save(found, f"{results}.{rank}")
-    dist.destroy_process_group()
+    torch.save(found, folder / f"found.{rank}")
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    multiprocessing.spawn(one_of_two, (folder / "rendezvous", folder / "found"), nprocs=2)
+    on_two_processes(one_of_two, folder)
     return [torch.load(folder / f"found.{rank}", weights_only=True) for rank in range(2)]
 
 

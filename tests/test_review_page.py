@@ -257,8 +257,9 @@ def test_killed_in_the_middle_nothing_is_lost(source, place, environment, visit)
         page = visit(f"{address}#grid/red")
         shown = rows(page)
         for key in ("a", "r"):
-            with page.expect_response("**/api/answer"):
+            with page.expect_response("**/api/answer") as answered:
                 page.keyboard.press(key)
+            answered.value.finished()  # its head alone is not yet an answer
         process.send_signal(signal.SIGKILL)
         process.wait()
         page.keyboard.press("a")  # nobody is there: it must not look as if it had been stored

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -25,6 +24,7 @@ from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
 from positively.runs.saving import load_model, load_model_config, save_model
 from positively.runs.scoring import score
+from ranks import on_two_processes
 
 # The folder
 
@@ -270,17 +270,15 @@ def seven_features():
 
 
 def one_of_two(rank, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     if rank == 0:  # by itself, while the other is elsewhere
         torch.save(torch.from_numpy(score(*seven_features(), all_processes=False)), folder / "alone")
     met = []
     logits = score(*seven_features(), batch_size=2, progress=met.append)
     torch.save((torch.from_numpy(logits), sum(met)), folder / f"found.{rank}")
-    dist.destroy_process_group()
 
 
 def test_two_processes_score_an_odd_number_of_images_as_one_would(tmp_path):
-    torch.multiprocessing.spawn(one_of_two, (tmp_path,), nprocs=2)
+    on_two_processes(one_of_two, tmp_path)
     expected = torch.from_numpy(score(*seven_features()))
     for rank, share in enumerate((4, 3)):
         logits, met = torch.load(tmp_path / f"found.{rank}", weights_only=True)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 
 from positively.distributed import gather_rows_with_gradient, own_rows
 from positively.methods import StepContext, cooccurrence, create_method, sst
@@ -15,6 +14,7 @@ from positively.methods.class_features import FeatureQueue, contrastive_loss, un
 from positively.methods.cooccurrence import CoOccurrence
 from positively.methods.kmeans import cluster_centres
 from positively.methods.sarb import soft_bce
+from ranks import on_two_processes
 
 WIDTH = 6
 
@@ -115,8 +115,7 @@ def test_weights_grow_over_the_first_epoch_alone():
     assert method.ramp(at(1, 8, 0), 8) == 1
 
 
-def rows_of_a_process(rank, file, results):
-    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+def rows_of_a_process(rank, folder):
     rows = slice(0, 4) if rank == 0 else slice(4, 7)
     weights, found = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True), {}
     features, states = map(torch.tensor, random_batch(7, 3))
@@ -125,19 +124,18 @@ def rows_of_a_process(rank, file, results):
     loss = contrastive_loss(unit_features(everyone), states, np.random.default_rng(0))
     loss.backward()
     dist.all_reduce(weights.grad)
-    torch.save({**found, "loss": loss.detach(), "gradient": weights.grad / 2}, f"{results}.{rank}")
-    dist.destroy_process_group()
+    torch.save({**found, "loss": loss.detach(), "gradient": weights.grad / 2}, folder / f"found.{rank}")
 
 
 def test_rows_gathered_with_gradient_make_two_processes_one(tmp_path):
-    multiprocessing.spawn(rows_of_a_process, (tmp_path / "rendezvous", tmp_path / "found"), nprocs=2)
+    on_two_processes(rows_of_a_process, tmp_path)
     features, states = map(torch.tensor, random_batch(7, 3))
     weights = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
     everyone = gather_rows_with_gradient(features * weights)
     loss = contrastive_loss(unit_features(everyone), states, np.random.default_rng(0))
     loss.backward()
     for rank, place in enumerate((slice(0, 4), slice(4, 7))):
-        found = torch.load(f"{tmp_path / 'found'}.{rank}", weights_only=False)
+        found = torch.load(tmp_path / f"found.{rank}", weights_only=False)
         assert torch.equal(found["gathered"], features) and found["place"] == (place, 7)
         torch.testing.assert_close(found["loss"], loss.detach(), atol=1e-14, rtol=0)
         torch.testing.assert_close(found["gradient"], weights.grad, atol=1e-14, rtol=0)

@@ -5,20 +5,20 @@ import { toast } from "./dom.js";
 export const review = { status: { tags: [] }, listeners: [] };
 
 async function send(path, body) {
-  let response;
+  let response, text;
   try {
     response = await fetch(path, {
       method: body === undefined ? "GET" : "POST",
       headers: { "Review-Run": document.documentElement.dataset.run, "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
+    text = await response.text(); // it may die between the head of an answer and its end
   } catch {
     throw new Error("The review is not running any more. Start it again; everything up to here is stored.");
   }
-  if (response.ok) return response.json();
+  if (response.ok) return JSON.parse(text);
   // The rows this page knows are those of an earlier start.
   if (response.status === 409) location.reload();
-  const text = await response.text();
   let told = text;
   try {
     const parsed = JSON.parse(text);
