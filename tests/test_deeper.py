@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import positively as po
 import shapes
+from positively.errors import ConfigError
 from positively.export import export_onnx
 from positively.labels import NEGATIVE, POSITIVE
 from positively.metrics import mean_average_precision
@@ -96,6 +97,27 @@ def test_a_teacher_gives_known_labels_as_they_are_and_unknown_ones_by_scores(pla
     assert hidden[truth[states == 0] == 1].mean() > hidden[truth[states == 0] == -1].mean() + 0.3
     # The head starts as the teacher's own: the network is worth something before it learns.
     assert quality(training, tables[1]) > shapes.LEARNED
+
+
+@pytest.mark.parametrize("depth", ["probe", *DEPTHS])
+@pytest.mark.parametrize("method", ["bce", "pu-mlc"])
+def test_any_method_may_start_with_a_solved_head(place, tables, fabric, depth, method):
+    """Before the first step the head is what the closed form finds; a random one knows nothing."""
+    found = {}
+    for start in ("solved", "default"):
+        chosen = settings(place, depth, method=method, start=start, epochs=1)
+        config = resolve(TrainConfig(**chosen), tables[0], CPU)
+        found[start] = quality(Training(tables[0], config, fabric, Networks(fabric), verbose=False), tables[1])
+    assert found["solved"] > shapes.LEARNED > found["default"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"head": "semantic-graph", "head_options": {}}, {"head_options": {"normalize": True}}]
+)
+def test_only_a_plain_head_can_start_solved(place, known, change):
+    config = TrainConfig(**settings(place, "tail", method="pu-mlc", start="solved", **change))
+    with pytest.raises(ConfigError, match="plain linear head"):
+        resolve(config, known, CPU)
 
 
 @pytest.mark.parametrize("change", [{"blend": "logic"}, {"blend": "none"}, {"renew": True}])

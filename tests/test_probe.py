@@ -11,12 +11,13 @@ from positively import probe
 from positively.calibration import level_positives, pu_average_precision
 from positively.errors import ConfigError, LabelError, PositivelyError
 from positively.metrics import mean_average_precision
-from positively.probe import ONE_STEP, SOFT_STEPS
+from positively.probe import ONE_STEP, SOFT_STEPS, Step
 from positively.probe.choice import PENALTIES
 from positively.probe.fitting import decompose
 from positively.probe.ridge import Ridge
 
 SOFT = SOFT_STEPS[0]
+FILLED = Step(0.0, 0.2, fills=True)
 
 
 def made_table(images=160, classes=5, width=12, known=0.5, seed=0):
@@ -200,7 +201,7 @@ def test_a_sample_judges_tables_that_are_large(monkeypatch):
     assert quality() < everything - 0.01  # λ matters here
 
 
-@pytest.mark.parametrize("step", [ONE_STEP, SOFT])
+@pytest.mark.parametrize("step", [ONE_STEP, SOFT, FILLED])
 def test_changed_labels_give_what_a_fresh_fit_gives(table, step):
     features, states, _ = table
     changed = probe.fit(features, states, landmarks=60, step=step, linear=True)
@@ -284,12 +285,105 @@ def test_verified_negatives_are_used():
     assert error[1] < error[0]
 
 
+def masked_table(known, negatives, seed=0, images=400):
+    """A share of the positives is known, and another of the negatives."""
+    features, states, truth = made_table(images=images, known=known, seed=seed)
+    drawn = np.random.default_rng(seed + 5).random(truth.shape) < negatives
+    return features, np.where(~truth & drawn, -1, states).astype(np.int8), truth
+
+
+def test_a_filled_step_is_least_squares_over_the_known_labels_alone(monkeypatch):
+    monkeypatch.setattr("positively.probe.soft._ROUNDS", 300)
+    features, states, _ = masked_table(0.4, 0.4, images=160)
+    states[:, 4] = states[:, 4].clip(0)  # no negatives: what is unknown counts as it does in the first step
+    fitted = probe.fit(features, states, landmarks=60, step=FILLED)
+    penalty = 0.2 * fitted.kernel.penalty
+    for column in range(5):
+        counts = states[:, column] != 0 if column < 4 else np.ones(len(states), np.bool_)
+        target = (states[:, [column]] == 1).astype(np.float64)
+        shares = counts / len(states)  # of all images, so that λ is that of the whole table
+        dense = dense_solution(features, landmarks_of(features, 60), target, penalty, shares)(features)
+        np.testing.assert_allclose(fitted.scores(features)[:, column], dense[:, 0], atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("known", "negatives", "fills"), [(0.4, 0.4, True), (0.4, 0.0, False), (0.6, 0.1, False), (1.0, 1.0, False)]
+)
+def test_known_labels_are_fitted_alone_where_negatives_are_known_as_often(known, negatives, fills):
+    features, states, _ = masked_table(known, negatives)
+    assert probe.fit(features, states).step.fills is fills
+
+
+def test_negatives_known_as_often_help():
+    """Other photos of five tables rank better than by the positives alone."""
+    for seed in range(5):
+        features, states, truth = masked_table(0.25, 0.25, seed, images=2100)
+        learned, test = slice(0, 600), slice(600, None)
+        told, alone = (
+            mean_average_precision(
+                probe.fit(features[learned], shown[learned]).scores(features[test]), np.where(truth[test], 1, -1)
+            )
+            for shown in (states, states.clip(0))
+        )
+        assert told > alone
+
+
+def test_one_class_without_negatives_is_not_fitted_to_its_known_labels():
+    features, states, _ = masked_table(0.4, 0.4)
+    absent = np.flatnonzero(states[:, 0] == -1)
+    states[absent[1:], 0] = 0  # one negative is left
+    assert not probe.fit(features, states).step.fills
+
+
+def test_images_of_no_weight_do_not_count_in_a_filled_step():
+    features, states, _ = masked_table(0.4, 0.4, images=300)
+    weights = np.r_[np.ones(200), np.zeros(100)]
+    alone = probe.fit(features[:200], states[:200], landmarks=400)
+    states[200:] = 0
+    beside = probe.fit(features, states, sample_weight=weights, landmarks=400)
+    assert beside.step == alone.step and beside.step.fills
+    np.testing.assert_allclose(beside.scores(features), alone.scores(features), atol=1e-4)
+
+
+def test_probabilities_of_a_filled_step_add_up_on_other_photos():
+    """Folds know fewer labels: at the same λ their scores would stand closer together than those of new photos."""
+    found, true = 0.0, 0
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        truth = generator.random((2400, 8)) < np.linspace(0.03, 0.1, 8)
+        features = generator.gamma(1.0, size=(2400, 32)) + 3 * truth @ generator.random((8, 32))
+        known = generator.random(truth.shape) < 0.6
+        fitted = probe.fit(features[:900], np.where(known, np.where(truth, 1, -1), 0)[:900].astype(np.int8))
+        assert fitted.step.fills
+        found += fitted.probabilities(features[900:]).sum()
+        true += truth[900:].sum()
+    assert found == pytest.approx(true, rel=0.1)  # 1.3 times as many with λ of the whole table
+
+
+def test_scores_of_a_filled_step_are_out_of_sample():
+    """Neither known positives nor known negatives rank elsewhere than unknown ones of their kind."""
+    places = {name: [] for name in ("known +", "hidden +", "known -", "hidden -")}
+    for seed in range(4):
+        features, states, truth = masked_table(0.4, 0.4, seed, images=500)
+        fitted = probe.fit(features, states)
+        assert fitted.step.fills
+        rank = np.argsort(np.argsort(fitted.loo_scores, axis=0), axis=0)
+        for sign, which in (("+", truth), ("-", ~truth)):
+            places[f"known {sign}"].extend(rank[which & (states != 0)])
+            places[f"hidden {sign}"].extend(rank[which & (states == 0)])
+    for sign in "+-":
+        known, hidden = places[f"known {sign}"], places[f"hidden {sign}"]
+        noise = np.hypot(np.std(known) / np.sqrt(len(known)), np.std(hidden) / np.sqrt(len(hidden)))
+        assert abs(np.mean(known) - np.mean(hidden)) < 3 * noise
+    assert np.mean(places["hidden +"]) > np.mean(places["hidden -"]) + 50
+
+
 @pytest.mark.parametrize(
     "states",
     [np.zeros((30, 2)), np.ones((30, 2)), -np.ones((30, 2)), np.eye(30, 2)],
     ids=["nothing known", "all positive", "all negative", "one positive a class"],
 )
-@pytest.mark.parametrize("step", [None, SOFT])
+@pytest.mark.parametrize("step", [None, SOFT, FILLED])
 def test_any_labels_give_finite_numbers(states, step):
     features = made_table(images=30)[0]
     fitted = probe.fit(features, states.astype(np.int8), step=step, linear=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.document import inserted
 from benchmarks.study.archive import pack, unpack
@@ -58,7 +59,9 @@ def main(arguments: list[str] | None = None) -> None:
             if options.archive:
                 pack(options.out, options.archive)
             if options.document:
-                _write_document(options.document, options.out)
+                with TemporaryDirectory() as place:  # from the archive's numbers, which have fewer digits
+                    archived = unpack(options.archive, Path(place)) if options.archive else 0
+                    _write_document(options.document, Path(place) if archived else options.out)
             print(write_report(options.part, options.out))
             return
         for place in options.data:

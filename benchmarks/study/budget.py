@@ -142,8 +142,8 @@ def _plain(problem: Problem, labels: Labels) -> closed.Learned:
 
 
 SETTINGS = tuple(_setting(plan, share) for plan in _PLANS for share in SHARES)
-TOLD = Variant("auto-told", "auto", partial(closed.auto, negatives=True), 4)
-PLAIN = Variant("auto-plain", "auto, answers as plain labels", _plain, 4, against=TOLD.name)
+TOLD = Variant("auto-told", "auto", partial(closed.auto, negatives=True), 5, chooses_step=True)
+PLAIN = Variant("auto-plain", "auto, answers as plain labels", _plain, 5, against=TOLD.name, chooses_step=True)
 RIVAL, BLANK = (Variant(v.name, v.title, v.learn, v.seconds, against=TOLD.name) for v in (BCE, AN))
 VARIANTS = (TOLD, PLAIN, RIVAL, BLANK)
 

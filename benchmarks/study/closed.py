@@ -100,4 +100,4 @@ def held_out(solution: Solution, states: States, penalty: float) -> npt.NDArray[
 def _learned(space: Space, probe: Probe) -> Learned:
     penalty, step = probe.kernel.penalty, probe.step
     solution = space.ridge.solution(probe.kernel.moments, step.factor * penalty)
-    return Learned(space.test_scores(solution), {"penalty": penalty, "soft_step": step.strength})
+    return Learned(space.test_scores(solution), {"penalty": penalty, "soft_step": step.strength, "filled": step.fills})

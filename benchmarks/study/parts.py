@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.study import budget, settings, variants
 from benchmarks.study.closed import Labels
 from benchmarks.study.problem import Problem
-from benchmarks.study.running import Job
+from benchmarks.study.running import CHOSEN_STEP, ESTIMATOR, Job
 from benchmarks.study.settings import Setting
 from benchmarks.study.sweep import STEPS, sweep
 from benchmarks.study.variants import Variant
@@ -72,9 +72,13 @@ def _fits(setting: Setting, variant: Variant) -> bool:
 
 def _grid(part: str, setting: Setting, size: int, seed: int) -> list[Job]:
     return [
-        Job(setting, row.name, row.title, partial(_score, row), size, seed, row.seconds)
+        Job(setting, row.name, row.title, partial(_score, row), size, seed, row.seconds, _estimator(row))
         for row in rows_of(part, setting)
     ]
+
+
+def _estimator(row: Variant) -> str:
+    return CHOSEN_STEP if row.chooses_step else ESTIMATOR
 
 
 def _score(row: Variant, problem: Problem, labels: Labels) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.study import budget, figures, parts
 from benchmarks.study.criteria import CRITERIA
@@ -163,32 +164,41 @@ def _known(found: Found, setting: str, row: str) -> str:
 
 
 def criterion_tables(found: Found) -> list[Table]:
-    """Rank correlation with the mAP on the photos that judge, and what choosing by each criterion costs, by size."""
-    sizes = sorted({size for _, row, size in found.cells if row in SWEEPS.values()})
-    return [
-        _criterion_table(found, size, *measured)
-        for size in sizes
-        for measured in (
-            ("correlation", "Spearman's rank correlation of criterion and mAP over λ"),
-            ("regret", "Regret: mAP of the best λ − mAP of the λ chosen, points"),
-        )
+    """What choosing λ by each criterion costs, by known ratio and by size, and how it follows the mAP over the grid."""
+    steps = {step: row for step, row in SWEEPS.items() if any(key[1] == row for key in found.cells)}
+    cells = {
+        (row, setting, size): list(results.values())
+        for (setting, row, size), results in found.cells.items()
+        if row in steps.values()
+    }
+    ratios = {one.title: one.name for one in UNIFORM if any(key[1] == one.name for key in cells)}
+    sizes = {f"{size:,} photos": size for size in sorted({size for _, _, size in cells})}
+    regret, correlation = "Regret: mAP of the best λ − mAP of the λ chosen, points", "Spearman's rank correlation"
+    asked: list[tuple[str, dict[str, Any], int, str]] = [
+        (f"{regret}; mean of the sizes", dict(ratios), 1, "regret"),
+        (f"{regret}; mean of the ratios", dict(sizes), 2, "regret"),
+        (f"{correlation} of criterion and mAP over the grid of λ; mean of the ratios", dict(sizes), 2, "correlation"),
     ]
-
-
-def _criterion_table(found: Found, size: int, measure: str, title: str) -> Table:
-    steps = {step: row for step, row in SWEEPS.items() if any(key[1:] == (row, size) for key in found.cells)}
-    settings = [one for one in UNIFORM if any((one.name, row, size) in found.cells for row in steps.values())]
-    lines = []
-    for step, row in steps.items():
-        for criterion in CRITERIA:
-            cells = [found.cells.get((setting.name, row, size), {}).values() for setting in settings]
-            values = [[getattr(agreement(one.history, criterion), measure) for one in results] for results in cells]
-            shown = [_plain(one, 100 if measure == "regret" else 1) for one in values]
-            whole = [value for one in values for value in one]
-            mean = f"{(100 if measure == 'regret' else 1) * sum(whole) / max(len(whole), 1):.2f}".replace("-", "−")
-            lines.append((f"{criterion}, {step}", *shown, mean))
-    head = ("", *(setting.title for setting in settings), "mean")
-    return Table(f"{title}; {size:,} photos", head, tuple(lines), (SPREAD_NOTE,))
+    tables = []
+    for title, columns, place, measure in asked:
+        lines = []
+        for step, row in steps.items():
+            for criterion in CRITERIA:
+                groups: list[list[float]] = [
+                    [
+                        getattr(agreement(one.history, criterion), measure)
+                        for key, results in cells.items()
+                        if key[0] == row and key[place] == column
+                        for one in results
+                    ]
+                    for column in columns.values()
+                ]
+                groups.append([value for group in groups for value in group])
+                factor = 100 if measure == "regret" else 1
+                shown = [f"{factor * sum(one) / max(len(one), 1):.2f}".replace("-", "−") for one in groups]
+                lines.append((f"{criterion}, {step}", *shown))
+        tables.append(Table(title, ("", *columns, "mean"), tuple(lines)))
+    return tables
 
 
 def difference(found: Verdict) -> str:
@@ -216,11 +226,3 @@ def _labels_note(found: Found, settings: Sequence[Setting]) -> str:
     counts = {len(cells) for (name, _, size), cells in found.cells.items() if name in names and size == found.size}
     seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else "No"
     return f"{seeds} seeds, each with masks, landmarks and folds of its own."
-
-
-def _plain(values: Sequence[float], factor: float) -> str:
-    found = spread([factor * value for value in values])
-    if found is None:
-        return NOTHING
-    deviation = f" ± {found.std:.2f}" if found.seeds > 1 else ""
-    return f"{found.mean:.2f}{deviation}".replace("-", "−")

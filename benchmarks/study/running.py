@@ -24,6 +24,8 @@ from positively.labels import NEGATIVE, POSITIVE
 DEPTH = "probe"
 ESTIMATOR = "λ by PU AP"
 """Changes with the closed form itself, so that results of another are never taken for its own."""
+CHOSEN_STEP = "λ by PU AP, known labels filled in"
+"""The same for rows that choose between one step and two."""
 _WAIT_SECONDS = 2.0
 # Photos, landmarks and classes of the cells whose times the rows give.
 _TYPICAL = 5000 * 2000 * 80
@@ -44,6 +46,8 @@ class Job:
     seed: int
     seconds: float
     """CPU time on a table of 5,000 photos, 2,000 landmarks and 80 classes, about."""
+    estimator: str = ESTIMATOR
+    """What its result depends on."""
 
 
 class Study:
@@ -79,7 +83,7 @@ class Study:
 
     def path(self, job: Job) -> Path:
         """Where its result lies."""
-        code = repr((self.photos.key, self.landmarks, ESTIMATOR)).encode()
+        code = repr((self.photos.key, self.landmarks, job.estimator)).encode()
         parts = [self.photos.name, self.photos.backbone, f"{job.size}", job.setting.name, job.row, f"seed{job.seed}"]
         parts.append(hashlib.blake2b(code, digest_size=4).hexdigest())
         return self.out / "cells" / f"{safe_name('-'.join(parts))}.json"

@@ -28,12 +28,19 @@ class Variant:
     needs_negatives: bool = False
     against: str = "auto"
     """The row from which it differs in one thing."""
+    chooses_step: bool = False
+    """Whether it chooses between one step and two."""
 
 
-AUTO = Variant("auto", "auto, positives alone", closed.auto, 3)
+AUTO = Variant("auto", "auto, positives alone", closed.auto, 3, chooses_step=True)
 ONE = Variant("one-step", "no soft step", partial(closed.auto, step=ONE_STEP), 2)
 WITH_NEGATIVES = Variant(
-    "auto-negatives", "auto, with known negatives", partial(closed.auto, negatives=True), 4, needs_negatives=True
+    "auto-negatives",
+    "auto, with known negatives",
+    partial(closed.auto, negatives=True),
+    5,
+    needs_negatives=True,
+    chooses_step=True,
 )
 BCE = Variant(
     "bce", "BCE over known labels, same kernel", logistic.over_known, 8, needs_negatives=True, against="auto-negatives"
@@ -50,18 +57,35 @@ AN = Variant("an", "unknown as negative, same kernel", logistic.unknown_as_negat
 
 ABLATION = (
     AUTO,
-    Variant("raw", "features neither rooted nor normalised", partial(closed.auto, space="kernel, raw"), 4),
-    Variant("norm", "features normalised, not rooted", partial(closed.auto, space="kernel, norm"), 4),
-    Variant("linear", "linear in place of the kernel", partial(closed.auto, space="linear"), 3),
-    Variant("fixed", "λ = 0.001, not chosen", partial(closed.auto, rule=closed.fixed(1e-3)), 3),
+    Variant(
+        "raw", "features neither rooted nor normalised", partial(closed.auto, space="kernel, raw"), 4, chooses_step=True
+    ),
+    Variant(
+        "norm", "features normalised, not rooted", partial(closed.auto, space="kernel, norm"), 4, chooses_step=True
+    ),
+    Variant("linear", "linear in place of the kernel", partial(closed.auto, space="linear"), 3, chooses_step=True),
+    Variant("fixed", "λ = 0.001, not chosen", partial(closed.auto, rule=closed.fixed(1e-3)), 3, chooses_step=True),
     Variant(
         "by-log-rank",
         "λ by leave-one-out log-rank",
         partial(closed.auto, rule=closed.by_criterion(criteria.log_rank)),
         3,
+        chooses_step=True,
     ),
-    Variant("by-ap", "λ by leave-one-out AP", partial(closed.auto, rule=closed.by_criterion(criteria.ap)), 4),
-    Variant("by-auc", "λ by leave-one-out AUC", partial(closed.auto, rule=closed.by_criterion(criteria.auc)), 4),
+    Variant(
+        "by-ap",
+        "λ by leave-one-out AP",
+        partial(closed.auto, rule=closed.by_criterion(criteria.ap)),
+        4,
+        chooses_step=True,
+    ),
+    Variant(
+        "by-auc",
+        "λ by leave-one-out AUC",
+        partial(closed.auto, rule=closed.by_criterion(criteria.auc)),
+        4,
+        chooses_step=True,
+    ),
     ONE,
     Variant("soft", "soft step always, half strength", partial(closed.auto, step=Step(0.5)), 4),
     Variant("without", "positives not among the unlabeled", unlabeled.without_positives, 25, against="one-step"),

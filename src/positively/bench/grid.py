@@ -137,7 +137,7 @@ class Bench:
         fixed_start = self.base.start != "auto" or "start" in row.train or self.choose == "no"
         fixed_rate = self.base.lr is not None or "lr" in row.train or self.choose == "no"
         possible = possible_starts(config.head)
-        own: Start = "prior" if config.start == "prior" and "prior" in possible else "default"
+        own: Start = config.start if config.start != "auto" and config.start in (*possible, "solved") else "default"
         starts = (own,) if fixed_start else possible
         rates = (config.lr or 0.0,) if fixed_rate else RATES[str(config.depth)]
         return tuple(product(starts, rates))

@@ -16,7 +16,7 @@ from positively.data.loading import FeatureRows
 from positively.distributed import broadcast
 from positively.labels import UNKNOWN, LabelTable
 from positively.methods.base import Method, TrainingContext
-from positively.models.heads import KernelHead
+from positively.models.heads import KernelHead, LinearHead
 from positively.options import Positive, Range
 from positively.probe import LANDMARKS, ONE_STEP, WIDTH, Probe, Step, find_series, fit
 from positively.probe.basis import Kernel, WholeImages
@@ -47,7 +47,7 @@ class ClosedForm(Method):
 
     @property
     def uses_negatives(self) -> bool:
-        """A verified negative carries no probability of being missing, and shows how many labels are known."""
+        """They are fitted where they are known about as often as positives, and show how many labels are known."""
         return bool(self.options.negatives)
 
     def solve(self, training: TrainingContext) -> dict[str, float]:
@@ -70,6 +70,7 @@ class ClosedForm(Method):
         return {
             **{name: value for name, value in found.items() if math.isfinite(value)},
             "soft": self.probe.step.strength,
+            "filled": float(self.probe.step.fills),
             "label_frequency": calibration.common_label_frequency,
             "classes_learned": float(calibration.learned.sum()),
         }
@@ -117,6 +118,29 @@ def solve_table(
         seed=seed,
         device=double_device(device),
     )
+
+
+def start_solved(training: TrainingContext, negatives: bool) -> Probe:
+    """Solve the closed form on the network as it is, and set its head, if it is a plain linear one, to what was found.
+
+    Args:
+        training: The training that begins.
+        negatives: Whether known negatives are learned from.
+    """
+    head, options = training.trainable.head, ClosedFormOptions(negatives=negatives)
+    plain = is_plain(head)
+    probe = solve_table(
+        training.table, training.embed(), options, seed=training.seed, device=training.device, linear=plain
+    )
+    if plain:
+        assert probe.linear is not None
+        fill_linear(head.linear, *probe.linear.weights(probe.step.factor), probe.linear.calibration)
+    return probe
+
+
+def is_plain(head: nn.Module) -> bool:
+    """Whether a head is a linear layer over pooled features as they are: the closed form can set it."""
+    return isinstance(head, LinearHead) and not head.normalize
 
 
 def calibrated_heads(probe: Probe) -> dict[str, CalibratedScores]:

@@ -13,10 +13,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from positively.losses.statistics import batch_mean
 from positively.methods.base import Method, StepContext, TrainingContext
-from positively.methods.closed_form import ClosedFormOptions, fill_linear, solve_table
+from positively.methods.closed_form import ClosedFormOptions, solve_table, start_solved
 from positively.models import Depth
-from positively.models.heads import LinearHead
 from positively.options import Positive
+from positively.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -57,32 +57,28 @@ class Distill(Method):
         return {"epochs": 3, "lr": 1e-4} if depth == "tail" else {}
 
     def setup(self, training: TrainingContext) -> None:
-        """Solve the closed form on the network as it is."""
-        self.register_buffer("targets", self._teach(training, start=True))
+        """Solve the closed form on the network as it is; a linear head starts as the teacher's own."""
+        self.register_buffer("targets", self._targets(training))
 
     def on_epoch_end(self, training: TrainingContext) -> None:
         """Targets of what the network sees by now, if that is asked for."""
         if self.options.renew:
-            self.targets = self._teach(training)
+            options = ClosedFormOptions(negatives=self.options.negatives)
+            features = training.embed()
+            teacher = solve_table(training.table, features, options, seed=training.seed, device=training.device)
+            self.targets = self._targets(training, teacher)
 
-    def _teach(self, training: TrainingContext, start: bool = False) -> Tensor:
-        """Soft targets N×C, in half precision; ``start`` sets the head to the teacher's."""
-        options = ClosedFormOptions(negatives=self.options.negatives)
-        head = training.trainable.head
-        plain = start and isinstance(head, LinearHead) and not head.normalize
-        teacher = solve_table(
-            training.table, training.embed(), options, seed=training.seed, device=training.device, linear=plain
-        )
-        if plain:
-            assert teacher.linear is not None
-            fill_linear(head.linear, *teacher.linear.weights(teacher.step.factor), teacher.linear.calibration)
-        table = training.table if self.options.negatives else training.table.positives_only()
+    def _targets(self, training: TrainingContext, teacher: Probe | None = None) -> Tensor:
+        """Soft targets N×C; in half precision they would round differently on one process and on two."""
+        negatives = self.options.negatives
+        teacher = teacher or start_solved(training, negatives)
+        table = training.table if negatives else training.table.positives_only()
         targets = teacher.calibration.soft_targets(teacher.loo_scores, table.states())
-        return torch.from_numpy(targets.astype(np.float16)).to(training.device)
+        return torch.from_numpy(targets.astype(np.float32)).to(training.device)
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Cross-entropy with the targets, of blended pairs: neighbours in the batch, whose order is random."""
-        targets = self.targets[step.rows].float()
+        targets = self.targets[step.rows]
         if self.options.blend != "none" and len(inputs) > 1:
             images = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs
             # Pairs (0, 1), (2, 3) … both ways round: they stay on one process, however many there are.

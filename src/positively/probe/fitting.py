@@ -40,7 +40,8 @@ def fit(
     Least-squares density-ratio estimation, the squared-loss sibling of the paper's variational loss: with U ⊇ P it is
     ridge regression of the indicator of the known positives over all images, in a Gaussian kernel with ``landmarks``.
     λ is the one whose leave-one-out scores rank the known positives highest. Where few positives are known, a soft step
-    follows if it helps: unknown labels then carry the probability that they are missing.
+    follows if it helps: unknown labels then carry the probability that they are missing. Where negatives are known at
+    random about as often as positives, the known labels alone are fitted in the end.
 
     Args:
         features: N×D pooled features as they come from a backbone: an array, or something that gives rows asked for.

@@ -114,14 +114,17 @@ def targets_of(states: States, reviewed: npt.NDArray[np.floating]) -> npt.NDArra
 def label_folds(
     states: States, classes: npt.NDArray[np.int64], groups: npt.NDArray[np.int64] | None, folds: int, seed: int
 ) -> npt.NDArray[np.int8]:
-    """Fold of each known positive, N×K; −1 where nothing is known. Copies are hidden together.
+    """Fold of each known label, N×K; −1 where nothing is known. Copies are hidden together.
 
-    The positives of a class are dealt out in turn, so that folds are even; a class's folds do not depend on the block.
+    The positives of a class are dealt out in turn, and then its negatives, so that folds are even; a class's folds do
+    not depend on the block.
     """
     result = np.full(states.shape, -1, dtype=np.int8)
     for column, index in enumerate(classes.tolist()):
-        rows = np.flatnonzero(states[:, column] == POSITIVE)
-        _, unit = np.unique(rows if groups is None else groups[rows], return_inverse=True)
-        count = int(unit.max(initial=-1)) + 1
-        result[rows, column] = random_stream("label folds", seed, index).permutation(count)[unit] % folds
+        stream = random_stream("label folds", seed, index)
+        for sign in (POSITIVE, NEGATIVE):
+            rows = np.flatnonzero(states[:, column] == sign)
+            _, unit = np.unique(rows if groups is None else groups[rows], return_inverse=True)
+            count = int(unit.max(initial=-1)) + 1
+            result[rows, column] = stream.permutation(count)[unit] % folds
     return result

@@ -60,6 +60,11 @@ class Ridge:
             parts = [basis.coordinates(features[part]) for part in row_blocks(self.rows)]
             self._cached = torch.cat([*parts, torch.empty(0, *shape, rank, device=weights.device, dtype=torch.float32)])
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the coordinates of all images would fit into memory, so that many passes over them cost little."""
+        return 4 * len(self.weights) * len(self.basis.eigenvalues) <= _IN_MEMORY_BYTES
+
     def part(self, rows: npt.NDArray[np.int64]) -> Ridge:
         """The same regression, to score some rows of the table with."""
         groups = None if self.groups is None else self.groups[rows]

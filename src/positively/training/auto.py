@@ -147,6 +147,12 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
             f"or {option('head', 'linear')}."
         )
     random_weights = config.weights == "none"
+    is_plain = head == "linear" and not config.head_options.get("normalize") and not random_weights
+    if config.start == "solved" and not is_plain and not method.is_solver:
+        raise ConfigError(
+            f"{option('start', 'solved')} sets a plain linear head on a pretrained network. Pass "
+            f"{option('head', 'linear')} and pretrained weights, or {option('start', 'default')}."
+        )
     return replace(
         config,
         head=head,

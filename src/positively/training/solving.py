@@ -36,6 +36,7 @@ from positively.methods.closed_form import (
     fill_kernel,
     fill_linear,
     first_out_of_sample,
+    is_plain,
     label_states,
     solve_table,
 )
@@ -93,9 +94,8 @@ def solve_head(training: Training) -> Solved:
     """
     head, trainer = training.classifier.head, training.trainer
     states = training.holdout.states()
-    is_plain = isinstance(head, LinearHead) and not head.normalize
     can_judge = (states == POSITIVE).sum() >= FEWEST_JUDGES
-    if not is_plain or not (can_judge or training.initial):
+    if not is_plain(head) or not (can_judge or training.initial):
         if trainer.verbose:
             logger.info(
                 f"The head is not solved in closed form: that takes a plain linear one, and {FEWEST_JUDGES} known "

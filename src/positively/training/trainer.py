@@ -28,6 +28,7 @@ from positively.distributed import agree, any_process, broadcast
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, RunError, option
 from positively.logs import logger
 from positively.methods import Method, StepContext
+from positively.methods.closed_form import start_solved
 from positively.models import Trainable
 from positively.models.heads import Pooling, pool_positions
 from positively.runs.scoring import Logits, score
@@ -140,6 +141,8 @@ class Trainer:
         )
         self.epoch, self.step, self.rate = 0, 0, 0.0
         self.ema: ModelEmaV3 | None = None
+        if config.start == "solved":
+            start_solved(self, method.uses_negatives)
         method.setup(self)
         if fabric.world_size > 1:
             synchronize_batchnorm(trainable, fabric.device, can_freeze=config.depth != "probe")

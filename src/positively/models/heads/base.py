@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from positively.models.backbones import Backbone
 
 Pooling = Literal["average", "max", "mix"]
-Start = Literal["default", "prior"]
+Start = Literal["default", "prior", "solved"]
+"""Where a head begins; 'solved' is found by the closed form once the training is set up, from 'default' on."""
 
 # Known positives undercount a class and may be none at all; no class starts above even odds.
 LOWEST_FREQUENCY, HIGHEST_FREQUENCY = 1e-4, 0.5
