@@ -40,6 +40,25 @@ def test_the_weights_of_the_best_epoch_are_the_ones_used(depth, tables, fabric, 
     assert all(torch.equal(tensor, network[name]) for name, tensor in best.classifier.state_dict().items())
 
 
+@pytest.mark.parametrize(("judged", "seen", "best"), [((3.0, 2.0, 1.0, 0.5), 4, 4), ((2.0, 1.0, 1.0, 0.5), 3, 2)])
+def test_a_training_stops_when_what_is_held_out_is_judged_no_better(
+    judged, seen, best, tables, fabric, place, monkeypatch
+):
+    values = iter(judged)
+    monkeypatch.setattr("positively.training.trainer.criteria", lambda *given: {"holdout_pu": next(values)})
+    changes = {"epochs": 4, "patience": 1, "restore_best": None, "refit": False}
+    training = make(tables, fabric, place, "pu-mlc", "tail", **changes)
+    training.run()
+    assert (len(training.history), training.epoch) == (seen, best)
+    stored = Memory()
+    values = iter(judged)
+    make(tables, fabric, place, "pu-mlc", "tail", store=stored, **changes).run()
+    again = make(tables, fabric, place, "pu-mlc", "tail", store=stored, **{**changes, "resume": "auto"})
+    again.run()  # a training that stopped has not begun to learn again: there is nothing left to judge
+    assert (len(again.history), again.epoch) == (seen, best)
+    assert all(torch.equal(tensor, weights(training)[name]) for name, tensor in weights(again).items())
+
+
 def test_complete_labels_of_an_experiment_draw_curves_and_choose_nothing(tables, fabric, place):
     config = resolve(shapes.settings("pu-mlc", "probe", place), tables[0], CPU)
     plain, shown = (

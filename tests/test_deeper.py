@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import positively as po
 import shapes
-from positively.errors import ConfigError
+from positively.errors import ConfigError, RunError
 from positively.export import export_onnx
 from positively.labels import NEGATIVE, POSITIVE
 from positively.metrics import mean_average_precision
@@ -187,3 +187,32 @@ def test_a_run_that_went_deeper_is_used_as_any_other(place, known, tables, tmp_p
     assert f"Learned from {len(known)} images" in (run.path / "README.md").read_text()
     export_onnx(run, tmp_path / "model.onnx")  # compared with torch, at several sizes, before it is left there
     assert (tmp_path / "model.onnx").exists()
+
+
+def test_a_run_whose_network_stayed_as_it_began_tells_what_its_table_lacks(place, known, tables, tmp_path):
+    """Its scores are exact leave-one-out, as at depth probe; those of a network that learned are not."""
+    run = po.fit(known, out=str(tmp_path / "began"), quiet=True, **settings(place, "tail", epochs=1, lr=1e-12))
+    truth = tables[0].states()
+    found = po.find_missing(run)
+    rows = [known.images.index(found.images[row]) for row in found.rows[:20]]
+    assert (truth[rows, found.columns[:20]] == POSITIVE).mean() > 0.8
+    learned = po.fit(known, out=str(tmp_path / "learned"), quiet=True, **settings(place, "tail", method="pu-mlc"))
+    with pytest.raises(RunError, match="has seen the labels"):
+        po.find_missing(learned)
+
+
+@pytest.mark.parametrize(
+    ("change", "method", "depth"),
+    [
+        ({}, "distill", "finetune"),
+        ({"depth": "probe"}, "closed-form", "probe"),
+        ({"head": "kernel"}, "closed-form", "probe"),
+        ({"options": {"width": 1.5}}, "closed-form", "probe"),
+        ({"method": "closed-form"}, "closed-form", "probe"),
+    ],
+)
+def test_auto_goes_deeper_by_itself_where_there_is_a_gpu(place, known, change, method, depth):
+    config = resolve(TrainConfig(**shapes.pretrained(place, **change)), known, torch.device("cuda"))
+    assert (config.method, config.depth) == (method, depth)
+    assert config.solve_head is (depth == "finetune") and (config.patience > 0) is (depth == "finetune")
+    assert resolve(TrainConfig(**shapes.pretrained(place, **change)), known, CPU).depth == "probe"

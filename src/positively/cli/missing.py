@@ -31,7 +31,7 @@ def parser() -> Parser:
         "TABLE|RUN",
         "List every tag that a photo may lack, with the probability that it does, likeliest first; how many are "
         "missing of each tag; and the tags that look wrong. No label is judged by a model that saw it. With a frozen "
-        "backbone (the default on a CPU) that takes seconds once features are stored; with --depth tail or finetune "
+        "backbone (the default) that takes seconds once features are stored; with --depth tail or finetune "
         "one network is trained for each fold. A run that has such scores already needs nothing else.",
     )
     made.add_argument("source", type=str, help=f"{READABLE}; or a run folder")

@@ -116,7 +116,7 @@ class Method(nn.Module):
 
     @classmethod
     def learning(cls, depth: Depth) -> Mapping[str, Any]:
-        """Epochs and learning rate that suit a method better than those of the depth; what is given wins over them."""
+        """Epochs, learning rate and patience that suit a method better than those of the depth; what is given wins."""
         return {}
 
     @classmethod

@@ -53,8 +53,8 @@ class Distill(Method):
 
     @classmethod
     def learning(cls, depth: Depth) -> Mapping[str, Any]:
-        """What the network begins with is good: small steps, and few of them."""
-        return {"epochs": 3, "lr": 1e-4} if depth == "tail" else {}
+        """What the network begins with is good: small steps, few of them, and none that do not help."""
+        return {"epochs": 3, "lr": 1e-4, "patience": 1} if depth == "tail" else {"patience": 3}
 
     def setup(self, training: TrainingContext) -> None:
         """Solve the closed form on the network as it is; a linear head starts as the teacher's own."""

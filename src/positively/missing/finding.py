@@ -95,11 +95,12 @@ def _frozen(config: TrainConfig) -> TrainConfig:
 def missing_in_run(run: Run, *, at_least: float = 0.0) -> MissingTags:
     """What the table of a run lacks, by the out-of-sample scores the run stored."""
     depth, classes = run.model_config["depth"], run.classes
-    found = run.folder.read_out_of_sample() if depth == "probe" else None
+    has_seen = run.model_config.get("network_learned", depth != "probe")
+    found = None if has_seen else run.folder.read_out_of_sample()
     if found is None:
         why = (
             f"its network has seen the labels of its photos (depth '{depth}')"
-            if depth != "probe"
+            if has_seen
             else f"method '{run.model_config['method']}' gives no scores of labels it did not see, or the table is too "
             "large to store them"
         )

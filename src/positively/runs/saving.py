@@ -23,8 +23,22 @@ from positively.runs.folder import FORMAT, RunFolder
 _NEEDED = ("classes", "backbone", "image_size", "head", "head_options", "lgconv", "depth")
 
 
-def save_model(folder: RunFolder, classifier: Classifier, classes: Sequence[str], config: Mapping[str, Any]) -> None:
-    """Write model.safetensors and config.json, with digests of the weights and the classes."""
+def save_model(
+    folder: RunFolder,
+    classifier: Classifier,
+    classes: Sequence[str],
+    config: Mapping[str, Any],
+    network_learned: bool | None = None,
+) -> None:
+    """Write model.safetensors and config.json, with digests of the weights and the classes.
+
+    Args:
+        folder: Where to.
+        classifier: The network.
+        classes: Its classes, in order.
+        config: The training's.
+        network_learned: Whether the network itself has learned from the labels; by default, as the depth says.
+    """
     tensors = _separate(classifier.state_dict())
     write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
     backbone = classifier.backbone
@@ -41,6 +55,7 @@ def save_model(folder: RunFolder, classifier: Classifier, classes: Sequence[str]
         "head_options": dict(classifier.head.saved_options),
         "lgconv": config["lgconv"],
         "depth": config["depth"],
+        "network_learned": config["depth"] != "probe" if network_learned is None else network_learned,
         "learn_stages": config["learn_stages"],
         "classes": list(classes),
         "digests": {folder.weights.name: _file_digest(folder.weights), "classes": _class_digest(classes)},

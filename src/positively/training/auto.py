@@ -53,18 +53,19 @@ def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
         )
 
 
-def pick_method(config: TrainConfig, own_backbone: bool = False) -> str:
+def pick_method(config: TrainConfig, own_backbone: bool = False, on_gpu: bool = False) -> str:
     """The method that 'auto' is.
 
-    The closed form where features of a frozen backbone are learned from; where more than a head learns, what the closed
-    form teaches it, or PU-MLC if the backbone knows nothing yet that could be solved on.
+    The closed form where features of a frozen backbone are learned from; where more than a head learns (on a GPU,
+    unless something is asked for that only the closed form has), what the closed form teaches it, or PU-MLC if the
+    backbone knows nothing yet that could be solved on.
     """
     if config.method != "auto":
         return config.method
     if config.weights == "none" or own_backbone:
         return "pu-mlc"
-    learns_inside = config.depth in ("tail", "finetune") or config.lgconv or config.learn_stages
-    if learns_inside:
+    goes_deeper = on_gpu and config.depth == "auto" and config.head in ("auto", "linear") and not config.options
+    if config.depth in ("tail", "finetune") or config.lgconv or config.learn_stages or goes_deeper:
         return "distill"
     return "closed-form" if config.head in ("auto", "kernel") else "pu-mlc"
 
@@ -82,7 +83,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
     if not own_backbone and config.backbone != "auto":
         find_backbone(config.backbone)
     on_gpu = device.type != "cpu"
-    method_name = pick_method(config, own_backbone)
+    method_name = pick_method(config, own_backbone, on_gpu)
     method = METHODS[method_name]
     was_open = config.method == "auto"
     config = replace(config, method=method_name)
@@ -153,6 +154,8 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
             f"{option('start', 'solved')} sets a plain linear head on a pretrained network. Pass "
             f"{option('head', 'linear')} and pretrained weights, or {option('start', 'default')}."
         )
+    learning = method.learning(depth)
+    patience = _default(config.patience, learning.get("patience", 0))
     return replace(
         config,
         head=head,
@@ -160,11 +163,12 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
         learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
         start=_pick(config.start, method.start or default_start(depth, head)),
-        lr=_default(config.lr, 1e-3 if random_weights else method.learning(depth).get("lr", _RATE[depth])),
+        lr=_default(config.lr, 1e-3 if random_weights else learning.get("lr", _RATE[depth])),
         ema=_default(config.ema, 0.9997 if depth == "finetune" and not method.is_solver else 0.0),
         augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
         solve_head=_default(config.solve_head, False),
-        restore_best=_default(config.restore_best, depth == "probe" and not method.is_solver),
+        patience=patience,
+        restore_best=_default(config.restore_best, patience > 0 or (depth == "probe" and not method.is_solver)),
         refit=_default(config.refit, depth == "probe" and not method.is_solver),
     )
 
@@ -216,7 +220,7 @@ def possible_starts(head: str) -> tuple[Start, ...]:
     return ("default",) if HEADS[head].last_layer is Head.last_layer else ("default", "prior")
 
 
-_STEP_OPTIONS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "refit")
+_STEP_OPTIONS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "patience", "refit")
 _OF_STEPS = {*_STEP_OPTIONS, "start", "augment", "freeze_batchnorm", "solve_head"}
 
 

@@ -24,7 +24,8 @@ class ModelOptions:
     """Pixels a side that the network sees."""
     depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
     """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
-    stages and trains the last one, 'finetune' trains the network."""
+    stages and trains the last one, 'finetune' trains the network. 'auto' is 'probe' on a CPU; on a GPU 'finetune' with
+    methods that can, and what method 'auto' learns there is used only if it is better than the probe."""
     head: str = "auto"
     """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
     head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
@@ -111,7 +112,11 @@ class LearningOptions:
     """Share of the training images held out to find thresholds and watch progress (a 'val' split is used first)."""
     restore_best: bool | None = None
     """Use the weights of the epoch that was best on the images held out, by holdout_pu, which needs no negatives, in
-    place of the last one's; default: at depth 'probe'."""
+    place of the last one's; default: at depth 'probe', and with patience."""
+    patience: Index | None = None
+    """Stop once the images held out were judged no better, by holdout_pu, for so many epochs in a row, and use the best
+    of them; 0: never. Default: with method 'auto' where a pretrained network learns, 1 at depth 'tail' and 3 at
+    'finetune'."""
     solve_head: bool | None = None
     """Once the network has learned, solve its head in closed form on its features, and use that if tags held out rank
     higher by it than by the closed form on the network as it began (if it began at random: than by its own head), which

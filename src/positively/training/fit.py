@@ -97,7 +97,13 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         trained_on += ", those held out included once epoch and thresholds were found"
     measured = training.history[training.epoch - 1] if training.learning_helped else {}
     write_card(folder, asdict(config), trained_on, measured)
-    save_model(folder, training.classifier, learned.classes, asdict(config))
+    save_model(
+        folder,
+        training.classifier,
+        learned.classes,
+        asdict(config),
+        network_learned=config.depth != "probe" and training.learning_helped,
+    )
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """The part of the training table that is held out, and what is read off it."""
 
+import math
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -134,3 +137,14 @@ def criteria(
         except MetricError:
             result["holdout_map"] = float("nan")
     return result
+
+
+def has_stalled(history: Sequence[Mapping[str, float]], patience: int) -> bool:
+    """Whether the images held out were judged no better in the last ``patience`` epochs than before; 0 is never.
+
+    >>> epochs = [{CRITERION: -0.2}, {CRITERION: -0.4}, {CRITERION: -0.3}]
+    >>> has_stalled(epochs, patience=1), has_stalled(epochs, patience=2), has_stalled(epochs[:2], patience=1)
+    (True, False, False)
+    """
+    judged = [epoch.get(CRITERION, math.nan) for epoch in history]
+    return 0 < patience < len(judged) and min(judged[-patience:]) >= min(judged[:-patience])

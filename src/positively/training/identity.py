@@ -12,7 +12,7 @@ from typing import Any
 from positively.training.auto import resolve_defaults
 from positively.training.config import TrainConfig
 
-SCHEMA = 5
+SCHEMA = 6
 """Number of the meaning of defaults and automatic choices; a test holds them."""
 
 ALWAYS = ("method", "depth", "backbone", "weights", "image_size", "batch_size", "epochs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,8 @@ from positively.models import Trainable
 from positively.models.heads import Pooling, pool_positions
 from positively.runs.scoring import Logits, score
 from positively.training.config import TrainConfig
-from positively.training.holdout import CRITERION, criteria
+from positively.training.embedding import Embedding, Pool, as_weights
+from positively.training.holdout import CRITERION, criteria, has_stalled
 from positively.training.identity import identity
 from positively.training.optimizer import make_optimizer, make_schedule
 from positively.training.progress import TrainingProgress, describe
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Dataset = ImageDataset | FeatureDataset
-Pool = Callable[[Tensor], Tensor]
 clock = time.monotonic
 
 
@@ -91,24 +91,6 @@ class TrainingModule(nn.Module):
         own = [0.0 * parameter.sum() for parameter in self.method.parameters() if parameter.requires_grad]
         name = next(iter(parts))
         return {**parts, name: parts[name] + torch.stack(own).sum()} if own else parts
-
-
-class Embedding(nn.Module):
-    """Inputs → the feature map, pooled."""
-
-    def __init__(self, trainable: Trainable, pool: Pool) -> None:
-        super().__init__()
-        self.trainable, self.pool = trainable, pool
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Pooled features B×…."""
-        return self.pool(self.trainable.feature_map(_as_weights(inputs, self.trainable)))
-
-
-def _as_weights(inputs: Tensor, trainable: Trainable) -> Tensor:
-    """Stored maps in the precision of the weights, as fabric's own module gives them; pixels stay bytes."""
-    kind = next(trainable.parameters()).dtype
-    return inputs.to(kind) if inputs.is_floating_point() and kind == torch.float64 else inputs
 
 
 class Trainer:
@@ -215,7 +197,7 @@ class Trainer:
         """Feature map 1×C×H×W of the first training image."""
         batch = next(iter(make_loader(self.dataset, SequentialBatchSampler(1, 1), 0)))
         was_training = self.trainable.training
-        found = self.trainable.eval().feature_map(_as_weights(batch.inputs.to(self.device), self.trainable))
+        found = self.trainable.eval().feature_map(as_weights(batch.inputs.to(self.device), self.trainable))
         self.trainable.train(was_training)
         return found
 
@@ -308,6 +290,7 @@ class Trainer:
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
         self.history.append({"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed})
+        self._stop_if_stalled()
         self.save()
         if self.store and self.fabric.is_global_zero:
             self.store.write_metrics(self.history)
@@ -322,6 +305,10 @@ class Trainer:
         if self.config.restore_best and criterion < (math.inf if self.best is None else self.best["criterion"]):
             weights = {name: tensor.clone() for name, tensor in self._result().items()}
             self.best = {"epoch": self.epoch + 1, "criterion": criterion, "weights": weights}
+
+    def _stop_if_stalled(self) -> None:
+        if has_stalled(self.history, self.config.patience or 0):
+            self.stop = min(self.stop, self.epoch)
 
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}
@@ -388,6 +375,7 @@ class Trainer:
             )
         self.epoch, self.step = saved["epoch"], saved["step"]
         self.sums, self.history, self.best = saved["sums"], saved["history"], saved["best"]
+        self._stop_if_stalled()
         self.trainable.load_state_dict(saved["trainable"])
         self.method.load_state_dict(saved["method"])
         self.optimizer.load_state_dict(saved["optimizer"])
