@@ -22,7 +22,7 @@ _SWEEP_SECONDS = {"one step": 15, "soft step": 40}
 
 PARTS: dict[str, tuple[Setting, ...]] = {
     "ablation": settings.UNIFORM,
-    "criterion": settings.UNIFORM,
+    "criterion": (*settings.UNIFORM, *settings.BIASED),
     "settings": (*settings.UNIFORM, *settings.OTHERS),
     "budget": budget.SETTINGS,
 }

@@ -10,7 +10,7 @@ from benchmarks.study import budget, figures, parts
 from benchmarks.study.criteria import CRITERIA
 from benchmarks.study.parts import PARTS, ROWS, SWEEPS
 from benchmarks.study.reading import Found, compared, read_found
-from benchmarks.study.settings import AT_SIZES, UNIFORM, Setting
+from benchmarks.study.settings import AT_SIZES, BIASED, UNIFORM, Setting
 from benchmarks.study.sweep import agreement
 from benchmarks.study.variants import Variant
 from positively.bench.claims import CONFIDENCE, Verdict
@@ -164,21 +164,28 @@ def _known(found: Found, setting: str, row: str) -> str:
 
 
 def criterion_tables(found: Found) -> list[Table]:
-    """What choosing λ by each criterion costs, by known ratio and by size, and how it follows the mAP over the grid."""
+    """What choosing λ by each criterion costs, and how it follows the mAP over the grid.
+
+    By known ratio, by size, and where tags are not missing at random.
+    """
     steps = {step: row for step, row in SWEEPS.items() if any(key[1] == row for key in found.cells)}
     cells = {
         (row, setting, size): list(results.values())
         for (setting, row, size), results in found.cells.items()
         if row in steps.values()
     }
-    ratios = {one.title: one.name for one in UNIFORM if any(key[1] == one.name for key in cells)}
-    sizes = {f"{size:,} photos": size for size in sorted({size for _, _, size in cells})}
+    ratios, biased = (
+        {one.title: one.name for one in some if any(key[1] == one.name for key in cells)} for some in (UNIFORM, BIASED)
+    )
+    sizes = {f"{size:,} photos": size for size in sorted({size for _, name, size in cells if name in ratios.values()})}
     regret, correlation = "Regret: mAP of the best λ − mAP of the λ chosen, points", "Spearman's rank correlation"
     asked: list[tuple[str, dict[str, Any], int, str]] = [
         (f"{regret}; mean of the sizes", dict(ratios), 1, "regret"),
         (f"{regret}; mean of the ratios", dict(sizes), 2, "regret"),
         (f"{correlation} of criterion and mAP over the grid of λ; mean of the ratios", dict(sizes), 2, "correlation"),
     ]
+    if biased:
+        asked.append((f"{regret}; where tags are not missing at random", dict(biased), 1, "regret"))
     tables = []
     for title, columns, place, measure in asked:
         lines = []
@@ -188,7 +195,7 @@ def criterion_tables(found: Found) -> list[Table]:
                     [
                         getattr(agreement(one.history, criterion), measure)
                         for key, results in cells.items()
-                        if key[0] == row and key[place] == column
+                        if key[0] == row and key[place] == column and (place == 1 or key[1] in ratios.values())
                         for one in results
                     ]
                     for column in columns.values()

@@ -78,5 +78,7 @@ OTHERS = (
     *(_by_tags("salient", masks.salient, "a photo's most frequent tag first", percent) for percent in (10, 30)),
     *(_sure(percent) for percent in (10, 30)),
 )
+BIASED = tuple(setting for setting in OTHERS if not setting.has_negatives)
+"""Tags that are not missing at random."""
 AT_SIZES = UNIFORM[1]
 """The setting in which tables of several sizes are compared."""
