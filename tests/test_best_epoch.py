@@ -14,6 +14,7 @@ from positively.models import LinearHead
 from positively.training.auto import resolve
 from positively.training.config import TrainConfig
 from positively.training.core import Training
+from positively.training.holdout import has_stalled
 from positively.training.networks import Networks
 from positively.training.trainer import Trainer
 from test_methods import Killed, Memory, make, measured, weights
@@ -156,3 +157,17 @@ def test_normalised_features_have_entries_of_one_and_a_slope_everywhere():
     torch.testing.assert_close(head.embed(100 * features), head.embed(features))
     head(features).sum().backward()
     assert features.grad.isfinite().all()
+
+
+def test_patience_uses_the_best_epoch_or_is_refused():
+    with pytest.raises(ConfigError, match="the best epoch is used"):
+        resolve(TrainConfig(method="bce", depth="tail", patience=2, restore_best=False), table_of(50), CPU)
+    assert resolve(TrainConfig(method="bce", depth="tail", patience=2), table_of(50), CPU).restore_best
+
+
+@pytest.mark.parametrize(
+    ("judged", "stalled"),
+    [([np.nan, np.nan], False), ([np.nan, 3.0], False), ([3.0, np.nan], True), ([2.0, 3.0], True), ([3.0, 2.0], False)],
+)
+def test_what_cannot_be_judged_is_no_improvement_and_no_measure(judged, stalled):
+    assert has_stalled([{"holdout_pu": value} for value in judged], patience=1) is stalled

@@ -189,30 +189,42 @@ def test_a_run_that_went_deeper_is_used_as_any_other(place, known, tables, tmp_p
     assert (tmp_path / "model.onnx").exists()
 
 
-def test_a_run_whose_network_stayed_as_it_began_tells_what_its_table_lacks(place, known, tables, tmp_path):
-    """Its scores are exact leave-one-out, as at depth probe; those of a network that learned are not."""
-    run = po.fit(known, out=str(tmp_path / "began"), quiet=True, **settings(place, "tail", epochs=1, lr=1e-12))
-    truth = tables[0].states()
-    found = po.find_missing(run)
+@pytest.mark.parametrize("helps", [False, True])
+def test_a_run_that_went_deeper_tells_what_its_table_lacks(place, known, tables, tmp_path, monkeypatch, helps):
+    """By the network as it began, whose scores are exact leave-one-out as at depth probe."""
+    monkeypatch.setattr("positively.training.solving._is_ahead", lambda *given: helps)
+    run = po.fit(known, out=str(tmp_path / "deeper"), quiet=True, **settings(place, "tail", epochs=1))
+    truth, found = tables[0].states(), po.find_missing(run)
     rows = [known.images.index(found.images[row]) for row in found.rows[:20]]
     assert (truth[rows, found.columns[:20]] == POSITIVE).mean() > 0.8
+    assert "network did learn from them" not in (run.path / "report.html").read_text()
+    exact = po.find_missing(po.fit(known, out=str(tmp_path / "probe"), quiet=True, **settings(place, "probe")))
+    both = min(len(found), len(exact), 200)
+    assert abs(found.probabilities[:both].mean() - exact.probabilities[:both].mean()) < 0.15
+
+
+def test_a_network_that_has_seen_the_labels_does_not_tell_what_its_table_lacks(place, known, tmp_path):
     learned = po.fit(known, out=str(tmp_path / "learned"), quiet=True, **settings(place, "tail", method="pu-mlc"))
     with pytest.raises(RunError, match="has seen the labels"):
         po.find_missing(learned)
 
 
 @pytest.mark.parametrize(
-    ("change", "method", "depth"),
+    ("change", "deeper"),
     [
-        ({}, "distill", "finetune"),
-        ({"depth": "probe"}, "closed-form", "probe"),
-        ({"head": "kernel"}, "closed-form", "probe"),
-        ({"options": {"width": 1.5}}, "closed-form", "probe"),
-        ({"method": "closed-form"}, "closed-form", "probe"),
+        ({}, True),
+        ({"depth": "probe"}, False),
+        ({"head": "kernel"}, False),
+        ({"options": {"width": 1.5}}, False),
+        ({"head_options": {"landmarks": 50}}, False),
+        ({"method": "closed-form"}, False),
+        ({"holdout": 0.01}, False),  # nothing to judge by
     ],
 )
-def test_auto_goes_deeper_by_itself_where_there_is_a_gpu(place, known, change, method, depth):
-    config = resolve(TrainConfig(**shapes.pretrained(place, **change)), known, torch.device("cuda"))
-    assert (config.method, config.depth) == (method, depth)
-    assert config.solve_head is (depth == "finetune") and (config.patience > 0) is (depth == "finetune")
-    assert resolve(TrainConfig(**shapes.pretrained(place, **change)), known, CPU).depth == "probe"
+def test_auto_goes_deeper_by_itself_where_a_gpu_is_and_what_it_learns_can_be_judged(place, tables, change, deeper):
+    asked = TrainConfig(**{**shapes.pretrained(place), "head_options": {}, **change})
+    config = resolve(asked, tables[0], torch.device("cuda"))
+    assert (config.method, config.depth) == (("distill", "finetune") if deeper else ("closed-form", "probe"))
+    assert config.solve_head is deeper and (config.patience > 0) is deeper
+    for device in ("cpu", "mps"):
+        assert resolve(asked, tables[0], torch.device(device)).depth == "probe"

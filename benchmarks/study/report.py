@@ -202,7 +202,7 @@ def criterion_tables(found: Found) -> list[Table]:
                 ]
                 groups.append([value for group in groups for value in group])
                 factor = 100 if measure == "regret" else 1
-                shown = [f"{factor * sum(one) / max(len(one), 1):.2f}".replace("-", "−") for one in groups]
+                shown = [f"{factor * sum(one) / len(one):.2f}".replace("-", "−") if one else NOTHING for one in groups]
                 lines.append((f"{criterion}, {step}", *shown))
         tables.append(Table(title, ("", *columns, "mean"), tuple(lines)))
     return tables

@@ -114,7 +114,7 @@ class Bench:
         if seed != _CHOICE_SEED:
             choice_config = self._config(runner, row, ratio, noise, _CHOICE_SEED)
         cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
-        finds_epoch = METHODS[config.method].is_solver or config.solve_head or "restore_best" in row.train
+        finds_epoch = METHODS[config.method].is_solver or row.train.get("restore_best") or config.patience
         choose_epoch = choose_epoch and not finds_epoch
         own_weights = "weights" in row.train
         return Job(cell, config, choice_config, self._candidates(row, config), choose_epoch, own_weights)

@@ -23,6 +23,7 @@ from positively.missing.rank import rank_missing
 from positively.predict import Run
 from positively.probe import find_series
 from positively.probe.series import MOST_IMAGES
+from positively.runs.saving import has_exact_scores
 from positively.training.auto import choices, pick_method, resolve
 from positively.training.config import TrainConfig
 from positively.training.frozen import frozen_features
@@ -95,12 +96,14 @@ def _frozen(config: TrainConfig) -> TrainConfig:
 def missing_in_run(run: Run, *, at_least: float = 0.0) -> MissingTags:
     """What the table of a run lacks, by the out-of-sample scores the run stored."""
     depth, classes = run.model_config["depth"], run.classes
-    has_seen = run.model_config.get("network_learned", depth != "probe")
-    found = None if has_seen else run.folder.read_out_of_sample()
+    is_exact = has_exact_scores(run.model_config)
+    found = run.folder.read_out_of_sample() if is_exact else None
     if found is None:
         why = (
             f"its network has seen the labels of its photos (depth '{depth}')"
-            if has_seen
+            if not is_exact
+            else "it came from the hub, which gets no scores of photos"
+            if not run.folder.holds_run
             else f"method '{run.model_config['method']}' gives no scores of labels it did not see, or the table is too "
             "large to store them"
         )

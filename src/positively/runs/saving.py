@@ -28,7 +28,7 @@ def save_model(
     classifier: Classifier,
     classes: Sequence[str],
     config: Mapping[str, Any],
-    network_learned: bool | None = None,
+    has_exact_scores: bool | None = None,
 ) -> None:
     """Write model.safetensors and config.json, with digests of the weights and the classes.
 
@@ -37,7 +37,8 @@ def save_model(
         classifier: The network.
         classes: Its classes, in order.
         config: The training's.
-        network_learned: Whether the network itself has learned from the labels; by default, as the depth says.
+        has_exact_scores: Whether the out-of-sample scores stored beside it are by labels other than a photo's own, in
+            the network too; by default, as the depth says.
     """
     tensors = _separate(classifier.state_dict())
     write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
@@ -55,7 +56,7 @@ def save_model(
         "head_options": dict(classifier.head.saved_options),
         "lgconv": config["lgconv"],
         "depth": config["depth"],
-        "network_learned": config["depth"] != "probe" if network_learned is None else network_learned,
+        "has_exact_scores": config["depth"] == "probe" if has_exact_scores is None else has_exact_scores,
         "learn_stages": config["learn_stages"],
         "classes": list(classes),
         "digests": {folder.weights.name: _file_digest(folder.weights), "classes": _class_digest(classes)},
@@ -91,6 +92,11 @@ def load_model_config(folder: RunFolder) -> dict[str, Any]:
             f"names. Put them back, or train the run again, with {again} it is quick."
         )
     return model_config
+
+
+def has_exact_scores(model_config: Mapping[str, Any]) -> bool:
+    """Whether the stored scores of a run's photos have not seen their labels."""
+    return bool(model_config.get("has_exact_scores", model_config["depth"] == "probe"))
 
 
 def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.Module | None = None) -> Classifier:

@@ -6,15 +6,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from positively.errors import ConfigError, option
-from positively.labels import LabelTable
+from positively.labels import POSITIVE, LabelTable
 from positively.methods import METHODS, Method, create_method, resolve_options
 from positively.models import HEADS, Depth, Head, Start, check_weights, find_backbone, head_options
 from positively.options import check_options, check_value, kinds_of
 from positively.training.config import TrainConfig
 from positively.training.runtime import precision_for
+from positively.training.solving import FEWEST_JUDGES
 
 T = TypeVar("T")
 
@@ -53,21 +55,35 @@ def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
         )
 
 
-def pick_method(config: TrainConfig, own_backbone: bool = False, on_gpu: bool = False) -> str:
+def pick_method(config: TrainConfig, own_backbone: bool = False, goes_deeper: bool = False) -> str:
     """The method that 'auto' is.
 
-    The closed form where features of a frozen backbone are learned from; where more than a head learns (on a GPU,
-    unless something is asked for that only the closed form has), what the closed form teaches it, or PU-MLC if the
-    backbone knows nothing yet that could be solved on.
+    The closed form where features of a frozen backbone are learned from; where more than a head learns, what the closed
+    form teaches it, or PU-MLC if the backbone knows nothing yet that could be solved on.
     """
     if config.method != "auto":
         return config.method
     if config.weights == "none" or own_backbone:
         return "pu-mlc"
-    goes_deeper = on_gpu and config.depth == "auto" and config.head in ("auto", "linear") and not config.options
     if config.depth in ("tail", "finetune") or config.lgconv or config.learn_stages or goes_deeper:
         return "distill"
     return "closed-form" if config.head in ("auto", "kernel") else "pu-mlc"
+
+
+def goes_deeper(config: TrainConfig, table: LabelTable, device: torch.device) -> bool:
+    """Whether 'auto' lets the network learn without being told to: on a GPU, if what it learns can be judged.
+
+    That takes known tags of images held out. Whoever asks for something of the method, the head or the training's end
+    gets what these options were made for: the closed form.
+    """
+    is_open = config.method == config.depth == config.head == "auto"
+    if not is_open or config.options or config.head_options or config.refit or device.type != "cuda":
+        return False
+    is_val = [split == "val" for split in table.splits or ()]
+    judges = (
+        table.select(np.flatnonzero(is_val)).total(POSITIVE) if any(is_val) else config.holdout * table.total(POSITIVE)
+    )
+    return config.known_ratio * judges >= FEWEST_JUDGES
 
 
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
@@ -83,7 +99,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
     if not own_backbone and config.backbone != "auto":
         find_backbone(config.backbone)
     on_gpu = device.type != "cpu"
-    method_name = pick_method(config, own_backbone, on_gpu)
+    method_name = pick_method(config, own_backbone, goes_deeper(config, table, device))
     method = METHODS[method_name]
     was_open = config.method == "auto"
     config = replace(config, method=method_name)
@@ -156,6 +172,11 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
         )
     learning = method.learning(depth)
     patience = _default(config.patience, learning.get("patience", 0))
+    if patience and config.restore_best is False:
+        raise ConfigError(
+            f"With {option('patience', patience)} the best epoch is used: leave {option('restore_best', False)} out, "
+            f"or pass {option('patience', 0)}."
+        )
     return replace(
         config,
         head=head,

@@ -24,8 +24,8 @@ class ModelOptions:
     """Pixels a side that the network sees."""
     depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
     """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
-    stages and trains the last one, 'finetune' trains the network. 'auto' is 'probe' on a CPU; on a GPU 'finetune' with
-    methods that can, and what method 'auto' learns there is used only if it is better than the probe."""
+    stages and trains the last one, 'finetune' trains the network. 'auto': 'probe' where the method can; on a GPU
+    'finetune', where method 'auto' uses what was learned only if it is better than the probe."""
     head: str = "auto"
     """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
     head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
@@ -115,8 +115,8 @@ class LearningOptions:
     place of the last one's; default: at depth 'probe', and with patience."""
     patience: Index | None = None
     """Stop once the images held out were judged no better, by holdout_pu, for so many epochs in a row, and use the best
-    of them; 0: never. Default: with method 'auto' where a pretrained network learns, 1 at depth 'tail' and 3 at
-    'finetune'."""
+    of them; 0: never. Default: 0, but for what the closed form teaches (method 'distill', which 'auto' is where a
+    pretrained network learns): 1 at depth 'tail', 3 at 'finetune'."""
     solve_head: bool | None = None
     """Once the network has learned, solve its head in closed form on its features, and use that if tags held out rank
     higher by it than by the closed form on the network as it began (if it began at random: than by its own head), which

@@ -106,6 +106,8 @@ class Training:
         self.out_of_sample: OutOfSample | None = None
         """Scores of the training images, then of those held out, each by labels other than its own."""
 
+        self.has_exact_scores = config.depth == "probe"
+        """Whether those scores are by a network that did not see the labels either."""
         self.learning_helped = True
         """Whether what the network learned is used; otherwise it is as it began, with a head solved in closed form."""
         self._solved_table: LabelTable | None = None
@@ -126,6 +128,7 @@ class Training:
             solved = solve_head(self)
             self.calibrated, self.out_of_sample = solved.calibrated, solved.out_of_sample
             self.learning_helped, self._solved_table = solved.learning_helped, solved.table
+            self.has_exact_scores = solved.has_exact_scores
             if self.calibrated:
                 self.config = replace(self.config, head="kernel", head_options=dict(self.classifier.head.saved_options))
         thresholds = self.calibrated[self.config.head].cuts() if self.calibrated else self._thresholds()

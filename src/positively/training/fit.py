@@ -54,7 +54,8 @@ def train(
     fabric = fabric or launch(config)
     asked, config = config, resolve(config, table, fabric.device, own_backbone=backbone is not None)
     logger.info(choices(asked, config))
-    name = safe_name(f"{Path(table.source).stem}-{config.method}")
+    # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
+    name = safe_name(f"{Path(table.source).stem}-{asked.method}")
     with _opened(config, name, fabric) as folder, preserved_random_state():
         # Who the images are is found out before anything is learned from them, and by one process.
         table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
@@ -102,7 +103,7 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         training.classifier,
         learned.classes,
         asdict(config),
-        network_learned=config.depth != "probe" and training.learning_helped,
+        has_exact_scores=training.has_exact_scores,
     )
 
 

@@ -146,5 +146,6 @@ def has_stalled(history: Sequence[Mapping[str, float]], patience: int) -> bool:
     >>> has_stalled(epochs, patience=1), has_stalled(epochs, patience=2), has_stalled(epochs[:2], patience=1)
     (True, False, False)
     """
-    judged = [epoch.get(CRITERION, math.nan) for epoch in history]
-    return 0 < patience < len(judged) and min(judged[-patience:]) >= min(judged[:-patience])
+    found = (epoch.get(CRITERION, math.inf) for epoch in history)
+    judged = [math.inf if math.isnan(value) else value for value in found]
+    return 0 < patience < len(judged) and math.inf > min(judged[:-patience]) <= min(judged[-patience:])

@@ -70,6 +70,8 @@ class Solved:
     """The images solved for: the training images, then those held out unless the table itself holds them out."""
     learning_helped: bool = True
     """Whether what the network learned is used."""
+    has_exact_scores: bool = False
+    """Whether the out-of-sample scores are by a network that did not see the labels."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def solve_head(training: Training) -> Solved:
         f"{name}: {before.mean():.2f}; {verdict}.",
     )
     if helps:
-        return _after_learning(training, learned, window)
+        return _after_learning(training, learned, window, began)
     return Solved() if began is None else _as_it_began(training, began, window)
 
 
@@ -195,7 +197,9 @@ def _as_it_began(training: Training, features: Features, window: int) -> Solved:
     head = _new_head(training, window, len(table))
     fill_head(head, probe)
     training.classifier.replace_head(head)
-    return Solved(calibrated_heads(probe), first_out_of_sample(probe), table, learning_helped=False)
+    return Solved(
+        calibrated_heads(probe), first_out_of_sample(probe), table, learning_helped=False, has_exact_scores=True
+    )
 
 
 def _fit_learned(training: Training, table: LabelTable, features: Features) -> Probe:
@@ -230,8 +234,11 @@ def _best_penalty(found: dict[float, Features], states: States, judges: npt.NDAr
     return choose_penalty(lambda penalty: found[penalty][judges], positives, between=False)
 
 
-def _after_learning(training: Training, learned: _Learned, window: int) -> Solved:
-    """Every image is solved for, those held out included; what scores mean is by those held out, when they were."""
+def _after_learning(training: Training, learned: _Learned, window: int, began: Features | None) -> Solved:
+    """Every image is solved for, those held out included; what scores mean is by those held out, when they were.
+
+    What the table lacks is told by the network as it began, if that knew anything: it has not seen the labels.
+    """
     head, trainer, table = _plain_head(training), training.trainer, _solved_table(training)
     network = summarize(trainer.score(trainer.holdout), training.holdout.states(), leave_one_out=False)
     probe = _fit_learned(training, table, learned.features[: len(table)])
@@ -251,6 +258,9 @@ def _after_learning(training: Training, learned: _Learned, window: int) -> Solve
         "kernel": CalibratedScores(probe.kernel.calibration, learned.summary),
         "linear": CalibratedScores(plain, network),
     }
+    if began is not None:
+        exact = first_out_of_sample(_solve(training, table, began[: len(table)]))
+        return Solved(calibrated, exact, table, has_exact_scores=True)
     scores = probe.first_scores(np.arange(len(table.classes)))
     return Solved(calibrated, OutOfSample(scores, calibrated["kernel"]), table)
 

@@ -307,8 +307,11 @@ class Trainer:
             self.best = {"epoch": self.epoch + 1, "criterion": criterion, "weights": weights}
 
     def _stop_if_stalled(self) -> None:
-        if has_stalled(self.history, self.config.patience or 0):
-            self.stop = min(self.stop, self.epoch)
+        """Plan no further epoch where the last ones did not help; all processes agree on it."""
+        if any(any_process(has_stalled(self.history, self.config.patience or 0))) and self.epoch < self.stop:
+            self.stop = self.epoch
+            if self.verbose:
+                logger.info(f"No better on the images held out: it stops after epoch {self.epoch} of {self.epochs}.")
 
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}

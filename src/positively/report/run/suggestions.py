@@ -21,6 +21,7 @@ from positively.report.run.wording import (
     sampled,
     written_tags,
 )
+from positively.runs.saving import has_exact_scores
 
 Values = npt.NDArray[np.float64]
 
@@ -81,7 +82,7 @@ def missing_section(
 
 def how_scored(contents: RunContents) -> str:
     """Say what the scores of the photos have seen: a network that learned knows the photos it learned from."""
-    if contents.config.get("depth", "probe") == "probe":
+    if has_exact_scores(contents.model):
         return "Every photo was scored without its own tags."
     return (
         "The head was solved without a photo's own tags, but the network did learn from them: it is surer of these "
