@@ -48,7 +48,7 @@ def test_a_few_lines_of_python_find_train_and_predict(scenes, place, tmp_path, m
     code = code.replace("po.fit(table", f"po.fit(table, **{tiny}")
     names: dict[str, object] = {}
     exec(code, names)
-    assert (tmp_path / "runs" / "train-pu-mlc" / "model.safetensors").exists()
+    assert (tmp_path / "runs" / "train-auto" / "model.safetensors").exists()
     assert len(names["found"]) > 0
 
 
