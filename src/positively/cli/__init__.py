@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 import positively
-from positively.cli.process import is_closed_pipe, prepare_process, print_anything
+from positively.cli.process import is_closed_pipe, leave_group, prepare_process, print_anything
 from positively.errors import InterruptedRunError, PositivelyError, in_shell
 from positively.logs import is_first_process, shown
 
@@ -40,10 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
     print_anything()
     try:
         try:
-            return _run(sys.argv[1:] if arguments is None else arguments)
+            code = _run(sys.argv[1:] if arguments is None else arguments)
         finally:
             if sys.stdout is not None:  # Windows programs without a console have none
                 sys.stdout.flush()  # now: at the end of the process nobody could catch what it raises
+        if code == 0:
+            leave_group()
+        return code
     except OSError as error:
         if not is_closed_pipe(error):
             raise

@@ -27,6 +27,18 @@ def is_closed_pipe(error: OSError) -> bool:
     return isinstance(error, BrokenPipeError) or is_windows_pipe
 
 
+def leave_group() -> None:
+    """End one of several processes here, its work being done.
+
+    While Python takes it down, gloo's threads may still run and abort it now and then, and torchrun would call what
+    went well a failure.
+    """
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        sys.stderr.flush()
+        os._exit(0)
+
+
 def wait_passively() -> None:
     """Let idle threads of a parallel region sleep, in place of spinning on a core that another process could use.
 
