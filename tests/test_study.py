@@ -10,7 +10,18 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.study import budget, closed, criteria, logistic, masks, parts, settings, unlabeled, variants
+from benchmarks.study import (
+    budget,
+    closed,
+    criteria,
+    logistic,
+    masks,
+    parts,
+    settings,
+    teaching,
+    unlabeled,
+    variants,
+)
 from benchmarks.study.__main__ import main
 from benchmarks.study.archive import pack, unpack
 from benchmarks.study.closed import Labels
@@ -23,6 +34,9 @@ from benchmarks.study.spaces import kernel_space
 from benchmarks.study.sweep import agreement, sweep
 from positively import probe
 from positively.errors import ConfigError, RunError
+from positively.methods import StepContext
+from positively.methods.pu_mlc import PUMLCMethod
+from positively.models import create_classifier
 from positively.models.heads import root_normalize
 
 CLASSES, LANDMARKS = 5, 50
@@ -226,6 +240,91 @@ def test_a_sweep_judges_every_penalty(step, problem, labels):
         found = agreement(history, criterion)
         assert 0 <= found.regret < 0.1 and -1 <= found.correlation <= 1
     assert agreement(history, "mAP").regret == 0
+
+
+def make_maps(train=120, test=80):
+    """Photos whose features are what the last stage of a small network sees."""
+    flat = make_photos(train, test)
+    generator = np.random.default_rng(3)
+    spots = generator.random((1, 1, 6, 6)) > 0.5
+
+    def maps(features):
+        noise = generator.random((len(features), 64, 6, 6))
+        return (noise + spots * np.tile(features, 4)[:, :64, None, None]).astype(np.float32)
+
+    network = partial(create_classifier, "positively_tiny", CLASSES, "none", depth="tail", freeze_batchnorm=True)
+    found = {"features": maps(flat.features), "test": maps(flat.test), "depth": "tail", "make_network": network}
+    return replace(flat, backbone="positively_tiny", **found)
+
+
+@pytest.fixture(scope="module")
+def taught():
+    photos = make_maps()
+    problem = Problem(photos, landmarks=30)
+    labels = Labels(masks.uniform(problem.truth, 0, 0.5))
+    return problem, labels, {row.name: row.learn(problem, labels) for row in teaching.VARIANTS}
+
+
+def test_every_way_of_teaching_is_judged_in_every_way(taught):
+    problem, _, learned = taught
+    for name, found in learned.items():
+        assert found.scores.shape == problem.photos.test_truth.shape and np.isfinite(found.scores).all()
+        if name != teaching.BEGAN.name:
+            no_targets = {teaching.ON_TARGETS} if name == "teach-pu-mlc" else set()
+            assert {"mAP", *found.others} | no_targets == set(teaching.WAYS)
+            assert 1 <= found.chosen["epoch"] <= teaching.EPOCHS
+    qualities = [problem.quality(found.scores) for found in learned.values()]
+    assert len(set(qualities)) > 5  # they differ
+    assert learned["teach-mixup"].measures == learned["teach-began"].measures  # the same targets
+    again = teaching.VARIANTS[1].learn(*taught[:2])
+    assert np.array_equal(again.scores, learned["teach-mixup"].scores)
+
+
+def test_networks_of_label_folds_do_not_see_the_labels_they_score(taught):
+    """Which of a photo's tags were known cannot be told from their scores; from an averaged network's they can."""
+    problem, labels, learned = taught
+    assert abs(learned["teach-folds"].measures["leak"]) < 0.3 < learned["teach-average"].measures["leak"]
+    shown = []
+
+    class Watched(teaching.Student):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            shown.append((self.rows, self.held, self.states))
+
+    states, folds = masks.known_positives(labels.states), teaching.Teaching(label_folds=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(teaching, "Student", Watched)
+        teaching._unseen_scores(problem, states, folds)
+    rows, held, _ = shown[0]
+    assert len(shown) == teaching.FOLDS
+    hidden = [(states == 1) & (told == 0) for _, _, told in shown]
+    assert np.array_equal(np.sum(hidden, axis=0)[rows], (states == 1)[rows])  # each known tag from one of them
+    assert not any(one[held].any() for one in hidden) and all(np.array_equal(one[1], held) for one in shown)
+
+
+def test_teaching_has_a_table_of_its_own(tmp_path):
+    rows = ("teach-began", "teach-plain")
+    wanted = [job for job in parts.jobs("teaching", 120, 2, ["uniform-50"]) if job.row in rows]
+    Study(make_maps(), tmp_path, 30).run(wanted, progress=lambda text: None)
+    text = write_report("teaching", tmp_path).read_text(encoding="utf-8")
+    assert "| its own head | solved |" in text and "taught, photos as they are − as it began" in text
+    assert (tmp_path / "figures" / "teaching-made-up-positively_tiny-120.png").stat().st_size > 5000
+    (found,) = read_found(tmp_path)
+    assert all(cell.cell.depth == "tail" for cells in found.cells.values() for cell in cells.values())
+
+
+def test_with_hard_targets_the_variational_row_is_pu_mlc():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(12, CLASSES, generator=generator)
+    states = (torch.rand(12, CLASSES, generator=generator) < 0.4).to(torch.int8)
+    step = StepContext(0, 0, 0, torch.arange(12))
+    peer = PUMLCMethod().training_step(lambda inputs: inputs, logits, states, step)
+    method = teaching.Variational()
+    method.targets = states.float()
+    found = method.training_step(lambda inputs: inputs, logits, states, step)
+    assert {name: value.item() for name, value in found.items()} == pytest.approx(
+        {name: value.item() for name, value in peer.items()}, rel=1e-5
+    )
 
 
 @pytest.fixture(scope="module")

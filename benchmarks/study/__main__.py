@@ -8,7 +8,8 @@ computes nothing: it writes RESULTS/PART.md and figures from what is there. ``--
 
 Parts: ``ablation`` (the closed form with one thing changed), ``criterion`` (what λ should be chosen by), ``settings``
 (where positives alone lose; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (the same answers, spent
-otherwise). All train on train.csv with labels hidden and score mAP on val.csv; nothing is chosen on those photos.
+otherwise), ``teaching`` (how the last stage learns, and how that is used: with ``--on train``). All train on train.csv
+with labels hidden and score mAP on val.csv; nothing is chosen on those photos.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.document import inserted
 from benchmarks.study.archive import pack, unpack
 from benchmarks.study.data import BACKBONE, read_photos, within_train
-from benchmarks.study.parts import PARTS, jobs
+from benchmarks.study.parts import DEPTHS, PARTS, jobs
 from benchmarks.study.report import document_text, write_report
 from benchmarks.study.running import Study
 from positively.errors import PositivelyError
@@ -65,7 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(write_report(options.part, options.out))
             return
         for place in options.data:
-            photos = read_photos(options.folder / place, options.weights, options.backbone, options.features)
+            depth = DEPTHS.get(options.part, "probe")
+            photos = read_photos(options.folder / place, options.weights, options.backbone, options.features, depth)
             photos = within_train(photos) if options.on == "train" else photos
             size = min(options.photos or len(photos.features), len(photos.features))
             wanted = jobs(options.part, size, options.seeds, options.settings, options.sizes)

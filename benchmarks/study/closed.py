@@ -38,6 +38,10 @@ class Learned:
 
     scores: npt.NDArray[np.floating]
     chosen: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, npt.NDArray[np.floating]] = field(default_factory=dict)
+    """Scores by other ways to use what was learned."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """What else was measured."""
 
 
 class RuledProbe(Probe):

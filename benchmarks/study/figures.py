@@ -149,9 +149,19 @@ def _apart(ticks: Sequence[float]) -> list[float]:
     return chosen
 
 
+@styled
+def _teaching(found: Found) -> Figure | None:
+    """How far each way of teaching is from not learning, a mark a known ratio."""
+    first, *rows = ROWS["teaching"]
+    settings = [one for one in UNIFORM if found.values(one.name, first.name)]
+    gaps = {setting.title: [_gap(found, setting, row.name, first.name) for row in rows] for setting in settings}
+    return _dots(found, gaps, [row.title for row in rows], "the network as it began")
+
+
 _FIGURES: dict[str, dict[str, Callable[[Found], Figure | None]]] = {
     "ablation": {"": _ablation},
     "criterion": {"": _regret},
     "settings": {"": _behind, "-sizes": _sizes},
     "budget": {"": _budget},
+    "teaching": {"": _teaching},
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.study import budget, settings, variants
+from benchmarks.study import budget, settings, teaching, variants
 from benchmarks.study.closed import Labels
 from benchmarks.study.problem import Problem
 from benchmarks.study.running import CHOSEN_STEP, ESTIMATOR, Job
@@ -14,6 +14,7 @@ from benchmarks.study.settings import Setting
 from benchmarks.study.sweep import STEPS, sweep
 from benchmarks.study.variants import Variant
 from positively.errors import ConfigError
+from positively.models import Depth
 from positively.probe import Step
 
 SWEEPS = {name: f"sweep-{name.replace(' ', '-')}" for name in STEPS}
@@ -25,14 +26,18 @@ PARTS: dict[str, tuple[Setting, ...]] = {
     "criterion": (*settings.UNIFORM, *settings.BIASED),
     "settings": (*settings.UNIFORM, *settings.OTHERS),
     "budget": budget.SETTINGS,
+    "teaching": tuple(one for one in settings.UNIFORM if one.ratio in (0.1, 0.5, 1.0)),
 }
 """Their settings."""
 ROWS: dict[str, tuple[Variant, ...]] = {
     "ablation": variants.ABLATION,
     "settings": variants.SETTINGS,
     "budget": budget.VARIANTS,
+    "teaching": teaching.VARIANTS,
 }
 """Their rows; those of ``criterion`` are ``SWEEPS``."""
+DEPTHS: dict[str, Depth] = {"teaching": "tail"}
+"""How much of the network learns, where it is more than a head."""
 
 
 def jobs(part: str, size: int, seeds: int, names: Sequence[str] = (), sizes: Sequence[int] = ()) -> list[Job]:
@@ -83,7 +88,9 @@ def _estimator(row: Variant) -> str:
 
 def _score(row: Variant, problem: Problem, labels: Labels) -> dict[str, Any]:
     learned = row.learn(problem, labels)
-    return {"test": {"mAP": problem.quality(learned.scores)}, "chosen": learned.chosen}
+    found = {"mAP": learned.scores, **learned.others}
+    test = {name: problem.quality(scores) for name, scores in found.items()} | learned.measures
+    return {"test": test, "chosen": learned.chosen}
 
 
 def _sweeps(setting: Setting, size: int, seed: int) -> list[Job]:

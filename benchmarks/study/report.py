@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.study import budget, figures, parts
+from benchmarks.study import budget, figures, parts, teaching
 from benchmarks.study.criteria import CRITERIA
 from benchmarks.study.parts import PARTS, ROWS, SWEEPS
 from benchmarks.study.reading import Found, compared, read_found
@@ -14,7 +14,7 @@ from benchmarks.study.settings import AT_SIZES, BIASED, UNIFORM, Setting
 from benchmarks.study.sweep import agreement
 from benchmarks.study.variants import Variant
 from positively.bench.claims import CONFIDENCE, Verdict
-from positively.bench.results import spread
+from positively.bench.results import Result, Spread, spread
 from positively.bench.tables import NOTHING, SPREAD_NOTE, show
 from positively.files import safe_name, write_text
 from positively.report.tables import Table
@@ -66,6 +66,8 @@ def row_tables(part: str, found: Found) -> list[Table]:
         uniform = [setting for setting in settings if setting in UNIFORM]
         others = [setting for setting in settings if setting not in UNIFORM]
         return [*_pair(part, found, uniform), *_by_setting(part, found, others), *_by_size(part, found)]
+    if part == "teaching":
+        return [*(_by_way(found, setting) for setting in settings), _pair(part, found, settings)[1]]
     return _by_answers(found) if part == "budget" else _pair(part, found, settings)
 
 
@@ -155,6 +157,29 @@ def _by_answers(found: Found) -> list[Table]:
         ),
         Table("Labels that are known then, yes / no, mean of the seeds", head, tuple(bought)),
     ]
+
+
+def _by_way(found: Found, setting: Setting) -> Table:
+    """Rows × ways to use what was learned, and what its targets are worth."""
+    lines = []
+    for row in _measured("teaching", found, [setting]):
+        cells = found.cells.get((setting.name, row.name, found.size), {}).values()
+        shown = [show(_spread_of(cells, way)) for way in (*teaching.WAYS, teaching.TARGETS)]
+        leak = _spread_of(cells, teaching.LEAK)
+        lines.append((row.title, *shown, f"{leak.mean:.2f}".replace("-", "−") if leak else NOTHING))
+    notes = (
+        SPREAD_NOTE,
+        "Solved: the closed form, with parts, on the features after learning. Targets: mAP of the last targets over "
+        "the labels that are unknown. Leak: by how much known tags rank higher than unknown ones in the scores these "
+        "targets come from, as log-ranks; 0 if the scores did not see the labels.",
+    )
+    return Table(
+        f"{setting.title}, mAP, percent", ("", *teaching.WAYS.values(), "targets", "leak"), tuple(lines), notes
+    )
+
+
+def _spread_of(cells: Iterable[Result], measure: str) -> Spread | None:
+    return spread([cell.test[measure] for cell in cells if measure in cell.test])
 
 
 def _known(found: Found, setting: str, row: str) -> str:

@@ -21,7 +21,6 @@ from positively.bench.results import Cell, Result, read_result, write_result
 from positively.files import safe_name
 from positively.labels import NEGATIVE, POSITIVE
 
-DEPTH = "probe"
 ESTIMATOR = "λ by PU AP"
 """Changes with the closed form itself, so that results of another are never taken for its own."""
 CHOSEN_STEP = "λ by PU AP, known labels filled in"
@@ -101,7 +100,7 @@ class Study:
             "negatives": int((labels.states == NEGATIVE).sum()),
         }
         result = Result(
-            cell=Cell(self.photos.name, job.title, DEPTH, job.setting.ratio, job.setting.noise, job.seed),
+            cell=Cell(self.photos.name, job.title, self.photos.depth, job.setting.ratio, job.setting.noise, job.seed),
             family="",
             method=job.row,
             options={},
