@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 import positively as po
 import shapes
@@ -58,6 +59,21 @@ def test_a_training_stops_when_what_is_held_out_is_judged_no_better(
     again.run()  # a training that stopped has not begun to learn again: there is nothing left to judge
     assert (len(again.history), again.epoch) == (seen, best)
     assert all(torch.equal(tensor, weights(training)[name]) for name, tensor in weights(again).items())
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_where_no_tag_is_held_out_the_last_epoch_is_used(patience, tables, fabric, place):
+    """A split 'val' of photos without tags judges nothing: neither the best epoch nor when to stop."""
+    states = tables[0].states()
+    held = np.arange(len(states)) % 4 == 0
+    states[held] = 0
+    table = replace(tables[0], offsets=sparse.csr_array(states), blank=0)
+    table = replace(table, splits=tuple(np.where(held, "val", "train")))
+    changes = {"epochs": 3, "patience": patience, "restore_best": True, "refit": False}
+    training = make((table, *tables[1:]), fabric, place, "pu-mlc", "tail", **changes)
+    training.run()
+    assert (len(training.history), training.epoch) == (3, 3)
+    assert all("holdout_pu" not in epoch for epoch in training.history)
 
 
 def test_complete_labels_of_an_experiment_draw_curves_and_choose_nothing(tables, fabric, place):

@@ -212,5 +212,5 @@ def _describe(train: LabelTable, holdout: LabelTable, method: str, uses_negative
         f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive{negatives} labels; {len(holdout):,} "
         "images held out."
     )
-    if len(holdout):
+    if holdout.total(POSITIVE):
         logger.info("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")

@@ -119,8 +119,8 @@ def criteria(
     """How good the scores are on the images held out.
 
     ``holdout_pu`` needs positives only: vPU's loss, mean over the classes that have a positive there, lower is better
-    (its authors choose models by it). A class without one would only say how low its scores are. ``holdout_map`` is
-    there where negatives are known.
+    (its authors choose models by it). A class without one would only say how low its scores are; without any, it is not
+    there. ``holdout_map`` is there where negatives are known.
 
     Args:
         logits: Scores of the images held out.
@@ -128,8 +128,10 @@ def criteria(
         complete: Labels for ``holdout_map`` in place of these: an experiment may know more.
     """
     there = (states == 1).any(axis=0)
-    loss = vpu(torch.from_numpy(logits[:, there]), torch.from_numpy(states[:, there]), statistics="local")
-    result = {CRITERION: loss.item() / max(int(there.sum()), 1)}
+    result: dict[str, float] = {}
+    if there.any():
+        loss = vpu(torch.from_numpy(logits[:, there]), torch.from_numpy(states[:, there]), statistics="local")
+        result[CRITERION] = loss.item() / int(there.sum())
     judged = states if complete is None else complete
     if (judged == -1).any():
         try:

@@ -285,7 +285,7 @@ class Trainer:
         if len(self.holdout):
             logits = self.score(self.holdout)
             judged = criteria(logits, self.holdout.table.states(), self.complete)
-            self._remember(judged[CRITERION])
+            self._remember(judged.get(CRITERION, math.inf))
             judged |= self.method.validation_metrics(torch.from_numpy(logits))
         self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
         speed = {"images_per_second": progress.images_per_second}
