@@ -140,11 +140,6 @@ class Student:
         self.trainer = Trainer(fabric, config, method, self.network.trainable, learned, held, verbose=False)
         self.began = self.weights()
 
-    @property
-    def positives(self) -> npt.NDArray[np.bool_]:
-        """Known tags of the photos held out."""
-        return np.asarray(self.states[self.held] == POSITIVE)
-
     def weights(self) -> Weights:
         """As they are now."""
         return {name: tensor.clone() for name, tensor in self.network.trainable.state_dict().items()}
@@ -168,40 +163,61 @@ class Student:
         probe = self.solve_unseen([features[0][:, 0]])
         return probe.first_scores(np.arange(self.states.shape[1]))
 
-    def solve_seen(self, features: Sequence[Scores], targets: Tensor | None = None) -> Probe:
-        """The closed form on features that saw labels, for the known tags or for targets; λ by the photos held out."""
-        probe = self._fit(features[0], step=ONE_STEP)
-        if targets is not None:
-            probe.kernel.moments = probe.kernel.ridge.moments(targets)
-        found: dict[float, Scores] = {}
-        for penalty in PENALTIES:
-            probe.set_penalty(penalty)
-            found[penalty] = probe.scores(features[1])
-        probe.set_penalty(choose_penalty(found.__getitem__, self.positives, between=False))
+    def solve_seen(self, features: Sequence[Scores]) -> Probe:
+        """The closed form on features that saw labels; λ by the photos held out."""
+        return self._shrunk(self._fit(features[0], step=ONE_STEP), features[1])
+
+    def solve_targets(self, probe: Probe, features: Sequence[Scores], targets: Tensor) -> Probe:
+        """The same for targets in place of the known tags."""
+        probe.kernel.moments = probe.kernel.ridge.moments(targets)
+        return self._shrunk(probe, features[1])
+
+    def _shrunk(self, probe: Probe, held: Scores) -> Probe:
+        found = dict(zip(PENALTIES, probe.scores_at(held, PENALTIES), strict=True))
+        probe.set_penalty(choose_penalty(found.__getitem__, self.states[self.held] == POSITIVE, between=False))
         return probe
 
     def _fit(self, features: Scores, step: Step | None = None) -> Probe:
         return fit(features, self.states[self.rows], step=step, landmarks=self.landmarks, seed=self.seed)
 
 
+class Beginning:
+    """What is solved on the network before it learns: the same for all rows of a problem and its labels."""
+
+    def __init__(self, problem: Problem, states: States) -> None:
+        student = Student(problem, states, Teaching())
+        method, features = student.trainer.method, student.features(student.began)
+        assert isinstance(method, Distill)
+        probe = student.solve_unseen(features)
+        self.penalty, self.scores = probe.kernel.penalty, probe.scores(features[2])
+        self.unseen = student.unseen_scores(features)
+        self.measures = _judge_targets(problem, student, method.targets, self.unseen)
+
+
+_beginnings: dict[tuple[int, bytes], Beginning] = {}
+
+
+def beginning(problem: Problem, states: States) -> Beginning:
+    """Of the problem and labels that were asked for last, it is at hand."""
+    key = id(problem), states.tobytes()
+    if key not in _beginnings:
+        _beginnings.clear()
+        _beginnings[key] = Beginning(problem, states)
+    return _beginnings[key]
+
+
 def as_it_began(problem: Problem, labels: Labels) -> Learned:
     """The closed form on a network that did not learn."""
     with preserved_random_state():
-        states = known_positives(labels.states)
-        student = Student(problem, states, Teaching())
-        features = student.features(student.began)
-        probe = student.solve_unseen(features)
-        method = student.trainer.method
-        assert isinstance(method, Distill)
-        scores = student.unseen_scores(features)
-        judged = _judge_targets(problem, student, method.targets, scores)
-        return Learned(probe.scores(features[2]), {"penalty": probe.kernel.penalty}, measures=judged)
+        began = beginning(problem, known_positives(labels.states))
+        return Learned(began.scores, {"penalty": began.penalty}, measures=began.measures)
 
 
 def learn(problem: Problem, labels: Labels, *, teaching: Teaching) -> Learned:
     """Teach a network, and score the photos that are judged in every way."""
     with preserved_random_state():
         states = known_positives(labels.states)
+        began = beginning(problem, states)
         unseen = _unseen_scores(problem, states, teaching) if teaching.label_folds else None
         student = Student(problem, states, teaching)
         trainer, method = student.trainer, student.trainer.method
@@ -210,20 +226,19 @@ def learn(problem: Problem, labels: Labels, *, teaching: Teaching) -> Learned:
             told = states[student.rows]
             meaning = calibrate(unseen, told, leave_one_out=False)
             method.targets = torch.from_numpy(meaning.soft_targets(unseen, told).astype(np.float32))
-        first = student.features(student.began)
-        beginning = student.solve_unseen(first).scores(first[2])
         trainer.run()
         features = student.features(student.weights())
         probe = student.solve_seen(features)
-        solved = probe.scores(features[2])
-        others = {OWN: trainer.score(student.test), SUM: _standard(solved) + _standard(beginning)}
+        solved, chosen = probe.scores(features[2]), {"penalty": probe.kernel.penalty, "epoch": trainer.chosen_epoch}
+        others = {OWN: trainer.score(student.test), SUM: _standard(solved) + _standard(began.scores)}
         measures: dict[str, float] = {}
         if isinstance(method, Distill):
-            others[ON_TARGETS] = student.solve_seen(features, method.targets).scores(features[2])
-            measures = _judge_targets(problem, student, method.targets, _source(student, teaching, first, unseen))
+            others[ON_TARGETS] = student.solve_targets(probe, features, method.targets).scores(features[2])
+            if unseen is None:
+                unseen = _source(student, features, began)
+            measures = _judge_targets(problem, student, method.targets, unseen)
         half = student.features(_half_way(student.began, student.weights()))
         others[HALF_WAY] = student.solve_seen(half).scores(half[2])
-        chosen = {"penalty": probe.kernel.penalty, "epoch": trainer.chosen_epoch}
         return Learned(solved, chosen, others, measures)
 
 
@@ -235,16 +250,12 @@ def _half_way(one: Weights, other: Weights) -> Weights:
     }
 
 
-def _source(student: Student, teaching: Teaching, first: Sequence[Scores], unseen: Scores | None) -> Scores:
+def _source(student: Student, features: Sequence[Scores], began: Beginning) -> Scores:
     """The scores that the last targets come from."""
     method = student.trainer.method
-    if unseen is not None:
-        return unseen
     if isinstance(method, RenewedByAverage):
         return student.trainer.score()
-    renews = isinstance(method, Distill) and method.options.renew
-    features = student.features(student.weights()) if renews else first
-    return student.unseen_scores(features)
+    return student.unseen_scores(features) if method.options.renew else began.unseen
 
 
 def _unseen_scores(problem: Problem, states: States, teaching: Teaching) -> Scores:

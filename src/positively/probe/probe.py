@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -149,16 +149,23 @@ class Probe:
 
     def scores(self, features: FeatureRows) -> Scores:
         """Scores B×C of new images, given by pooled features B×D (B×(1+P)×D with parts, where those were fitted)."""
-        solution = self.kernel.ridge.solution(self.kernel.moments, self.step.factor * self.kernel.penalty).float()
-        basis, rows = self.kernel.ridge.basis, as_rows(features)
-        shape, fitted = np.shape(rows[slice(0, 1)]), np.shape(self.kernel.ridge.features[slice(0, 1)])
+        return self.scores_at(features, [self.kernel.penalty])[0]
+
+    def scores_at(self, features: FeatureRows, penalties: Sequence[float]) -> list[Scores]:
+        """:meth:`scores` by each of some λ; what they have in common, and takes the time, is computed once."""
+        rows, ridge = as_rows(features), self.kernel.ridge
+        shape, fitted = np.shape(rows[slice(0, 1)]), np.shape(ridge.features[slice(0, 1)])
         if len(shape) != len(fitted) or shape[-1] != fitted[-1]:
             expected = " × ".join(["images", *("parts" for _ in fitted[2:]), str(fitted[-1])])
             raise ConfigError(f"New features are an array of {expected}, as those that were learned from.")
-        blocks = [basis.coordinates(rows[part]) @ solution[:-1] + solution[-1] for part in row_blocks(range(len(rows)))]
-        if self.kernel.ridge.has_parts:
-            blocks = [scores[:, 0] + scores[:, 1:].amax(1) for scores in blocks]
-        return torch.cat([*blocks, solution.new_empty(0, solution.shape[1])]).cpu().numpy()
+        solutions = [ridge.solution(self.kernel.moments, self.step.factor * one).float() for one in penalties]
+        found = [[one.new_empty(0, one.shape[1])] for one in solutions]
+        for part in row_blocks(range(len(rows))):
+            coordinates = ridge.basis.coordinates(rows[part])
+            for blocks, solution in zip(found, solutions, strict=True):
+                scores = coordinates @ solution[:-1] + solution[-1]
+                blocks.append(scores[:, 0] + scores[:, 1:].amax(1) if ridge.has_parts else scores)
+        return [torch.cat(blocks).cpu().numpy() for blocks in found]
 
     def probabilities(self, features: FeatureRows) -> npt.NDArray[np.float64]:
         """Probabilities B×C that new images carry each tag."""

@@ -218,10 +218,7 @@ def _fit_learned(training: Training, table: LabelTable, features: Features) -> P
 def _learned(training: Training, features: Features, states: States) -> _Learned:
     count = len(training.train)
     probe = _fit_learned(training, training.train, features[:count])
-    found: dict[float, Features] = {}
-    for penalty in PENALTIES:
-        probe.set_penalty(penalty)
-        found[penalty] = probe.scores(features[count:])
+    found = dict(zip(PENALTIES, probe.scores_at(features[count:], PENALTIES), strict=True))
     crossed = [found[_best_penalty(found, states, ~half)] for half in _halves(len(states))]
     best = _best_penalty(found, states, np.ones(len(states), np.bool_))
     summary = summarize(found[best], states, leave_one_out=False)
