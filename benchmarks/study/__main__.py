@@ -8,7 +8,7 @@ computes nothing: it writes RESULTS/PART.md and figures from what is there. ``--
 
 Parts: ``ablation`` (the closed form with one thing changed), ``criterion`` (what λ should be chosen by), ``settings``
 (where positives alone lose; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (the same answers, spent
-otherwise), ``teaching`` (how the last stage learns, and how that is used: with ``--on train``). All train on train.csv
+otherwise), ``teaching`` (how the last stage learns, and how that is used; on parts of train). All train on train.csv
 with labels hidden and score mAP on val.csv; nothing is chosen on those photos.
 """
 
@@ -46,7 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[], help="part settings: smaller tables as well")
     parser.add_argument("--rows", nargs="+", default=[], help="some rows of the part, by the names in file names")
     parser.add_argument(
-        "--on", choices=["test", "train"], default="test", help="judge by the test photos, or by a fifth of train"
+        "--on",
+        choices=["test", "train"],
+        help="judge by the test photos, or by a fifth of train (part teaching, unless told)",
     )
     parser.add_argument("--photos", type=int, help="learn from so many photos, for a quick look")
     parser.add_argument("--landmarks", type=int, default=LANDMARKS)
@@ -68,7 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
         for place in options.data:
             depth = DEPTHS.get(options.part, "probe")
             photos = read_photos(options.folder / place, options.weights, options.backbone, options.features, depth)
-            photos = within_train(photos) if options.on == "train" else photos
+            on = options.on or ("train" if options.part == "teaching" else "test")
+            photos = within_train(photos) if on == "train" else photos
             size = min(options.photos or len(photos.features), len(photos.features))
             wanted = jobs(options.part, size, options.seeds, options.settings, options.sizes)
             wanted = [job for job in wanted if not options.rows or job.row in options.rows]

@@ -26,7 +26,7 @@ PARTS: dict[str, tuple[Setting, ...]] = {
     "criterion": (*settings.UNIFORM, *settings.BIASED),
     "settings": (*settings.UNIFORM, *settings.OTHERS),
     "budget": budget.SETTINGS,
-    "teaching": tuple(one for one in settings.UNIFORM if one.ratio in (0.1, 0.5, 1.0)),
+    "teaching": settings.UNIFORM[:1],
 }
 """Their settings."""
 ROWS: dict[str, tuple[Variant, ...]] = {
@@ -83,7 +83,8 @@ def _grid(part: str, setting: Setting, size: int, seed: int) -> list[Job]:
 
 
 def _estimator(row: Variant) -> str:
-    return CHOSEN_STEP if row.chooses_step else ESTIMATOR
+    estimator = CHOSEN_STEP if row.chooses_step else ESTIMATOR
+    return f"{estimator}, {teaching.VERSION}" if row in teaching.VARIANTS else estimator
 
 
 def _score(row: Variant, problem: Problem, labels: Labels) -> dict[str, Any]:

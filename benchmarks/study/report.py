@@ -169,9 +169,10 @@ def _by_way(found: Found, setting: Setting) -> Table:
         lines.append((row.title, *shown, f"{leak.mean:.2f}".replace("-", "−") if leak else NOTHING))
     notes = (
         SPREAD_NOTE,
-        "Solved: the closed form, with parts, on the features after learning. Targets: mAP of the last targets over "
-        "the labels that are unknown. Leak: by how much known tags rank higher than unknown ones in the scores these "
-        "targets come from, as log-ranks; 0 if the scores did not see the labels.",
+        "Solved: the closed form, with parts, on the features after learning; one step, λ of the beginning. Targets: "
+        "mAP of the last targets over the labels that are unknown. Leak: by how much known tags rank higher than "
+        "unknown ones in scores of the kind that the targets come from, as log-ranks; well above 0, the scores tell "
+        "which labels were known.",
     )
     return Table(
         f"{setting.title}, mAP, percent", ("", *teaching.WAYS.values(), "targets", "leak"), tuple(lines), notes
