@@ -26,7 +26,7 @@ PARTS: dict[str, tuple[Setting, ...]] = {
     "criterion": (*settings.UNIFORM, *settings.BIASED),
     "settings": (*settings.UNIFORM, *settings.OTHERS),
     "budget": budget.SETTINGS,
-    "teaching": settings.UNIFORM[:1],
+    "teaching": tuple(one for one in settings.UNIFORM if one.ratio in (0.1, 0.5, 1.0)),
 }
 """Their settings."""
 ROWS: dict[str, tuple[Variant, ...]] = {

@@ -67,7 +67,8 @@ def row_tables(part: str, found: Found) -> list[Table]:
         others = [setting for setting in settings if setting not in UNIFORM]
         return [*_pair(part, found, uniform), *_by_setting(part, found, others), *_by_size(part, found)]
     if part == "teaching":
-        return [*(_by_way(found, setting) for setting in settings), _pair(part, found, settings)[1]]
+        taught = [setting for setting in settings if _measured(part, found, [setting])]
+        return [*(_by_way(found, setting) for setting in taught), _pair(part, found, taught)[1]]
     return _by_answers(found) if part == "budget" else _pair(part, found, settings)
 
 

@@ -29,6 +29,7 @@ from positively.labels import POSITIVE, UNKNOWN, LabelTable, States
 from positively.losses import adaptive_temperature, mixup_consistency, mixup_targets
 from positively.losses.statistics import batch_log_mean_exp
 from positively.methods import Method, StepContext, TrainingContext
+from positively.methods.closed_form import ClosedFormOptions, solve_table
 from positively.methods.distill import Distill, DistillOptions
 from positively.methods.pu_mlc import PUMLCMethod
 from positively.metrics import mean_average_precision
@@ -69,6 +70,18 @@ class RenewedByAverage(Distill):
         found = torch.from_numpy(training.score()).sigmoid().to(self.targets)
         known = torch.from_numpy(training.table.states() == POSITIVE)
         self.targets = torch.where(known, self.targets, found)
+
+
+class Renewed(Distill):
+    """Targets are solved for again after every epoch, on the features the network has by then."""
+
+    def on_epoch_end(self, training: TrainingContext) -> None:
+        """The network has seen the labels, so that these targets may leak."""
+        options = ClosedFormOptions(negatives=False)
+        features, where = training.embed(), {"seed": training.seed, "device": training.device}
+        teacher = solve_table(training.table, features, options, **where)
+        targets = teacher.calibration.soft_targets(teacher.loo_scores, training.table.states())
+        self.targets = torch.from_numpy(targets).to(self.targets)
 
 
 class Variational(Distill):
@@ -249,7 +262,7 @@ def _source(student: Student, features: Scores, began: Beginning) -> Scores:
     method = student.trainer.method
     if isinstance(method, RenewedByAverage):
         return student.trainer.score()
-    return student.unseen_scores(features) if method.options.renew else began.unseen
+    return student.unseen_scores(features) if isinstance(method, Renewed) else began.unseen
 
 
 def _unseen_scores(problem: Problem, states: States, teaching: Teaching, penalty: float) -> Scores:
@@ -310,7 +323,7 @@ VARIANTS = (
     _taught("teach-fast", "taught, three times the rate", lr=3 * RATE),
     _taught("teach-averaged", "taught, weights averaged", average=AVERAGE),
     _taught("teach-average", "renewed by its average", "teach-averaged", method=RenewedByAverage, average=AVERAGE),
-    _taught("teach-renewed", "renewed by what it learned", method=partial(Distill, DistillOptions(renew=True))),
+    _taught("teach-renewed", "renewed by what it learned", method=Renewed),
     _taught("teach-folds", "renewed by label folds", label_folds=True, seconds=700),
     _taught("teach-variational", "PU-MLC's loss on the targets", method=Variational, seconds=180),
     _taught("teach-pu-mlc", "PU-MLC, head solved first", CONTROL.name, method=PUMLCMethod, seconds=180),

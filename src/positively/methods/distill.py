@@ -13,10 +13,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from positively.losses.statistics import batch_mean
 from positively.methods.base import Method, StepContext, TrainingContext
-from positively.methods.closed_form import ClosedFormOptions, solve_table, start_solved
+from positively.methods.closed_form import start_solved
 from positively.models import Depth
 from positively.options import Positive
-from positively.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,6 @@ class DistillOptions:
     the mean of two images and the probability that either of them carries a tag, 'none' takes images as they are."""
     mixup_beta: Positive = 0.3
     """Both parameters of the Beta distribution of mixup's share."""
-    renew: bool = False
-    """Solve for the targets again after every epoch, on the features the network has by then. They leak: the network
-    has seen the labels."""
     negatives: bool = True
     """Use known negatives, where there are any."""
 
@@ -58,23 +54,11 @@ class Distill(Method):
 
     def setup(self, training: TrainingContext) -> None:
         """Solve the closed form on the network as it is; a linear head starts as the teacher's own."""
-        self.register_buffer("targets", self._targets(training))
-
-    def on_epoch_end(self, training: TrainingContext) -> None:
-        """Targets of what the network sees by now, if that is asked for."""
-        if self.options.renew:
-            options = ClosedFormOptions(negatives=self.options.negatives)
-            features = training.embed()
-            teacher = solve_table(training.table, features, options, seed=training.seed, device=training.device)
-            self.targets = self._targets(training, teacher)
-
-    def _targets(self, training: TrainingContext, teacher: Probe | None = None) -> Tensor:
-        """Soft targets N×C; in half precision they would round differently on one process and on two."""
-        negatives = self.options.negatives
-        teacher = teacher or start_solved(training, negatives)
-        table = training.table if negatives else training.table.positives_only()
+        teacher = start_solved(training, self.options.negatives)
+        table = training.table if self.options.negatives else training.table.positives_only()
         targets = teacher.calibration.soft_targets(teacher.loo_scores, table.states())
-        return torch.from_numpy(targets.astype(np.float32)).to(training.device)
+        # In half precision they would round differently on one process and on two.
+        self.register_buffer("targets", torch.from_numpy(targets.astype(np.float32)).to(training.device))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Cross-entropy with the targets, of blended pairs: neighbours in the batch, whose order is random."""
