@@ -321,6 +321,12 @@ VARIANTS = (
     _taught("teach-logic", "taught, LogicMix", method=partial(Distill, DistillOptions(blend="logic"))),
     _taught("teach-plain", "taught, photos as they are", method=partial(Distill, DistillOptions(blend="none"))),
     _taught("teach-fast", "taught, three times the rate", lr=3 * RATE),
+    _taught(
+        "teach-both",
+        "taught, LogicMix, three times the rate",
+        method=partial(Distill, DistillOptions(blend="logic")),
+        lr=3 * RATE,
+    ),
     _taught("teach-averaged", "taught, weights averaged", average=AVERAGE),
     _taught("teach-average", "renewed by its average", "teach-averaged", method=RenewedByAverage, average=AVERAGE),
     _taught("teach-renewed", "renewed by what it learned", method=Renewed),
