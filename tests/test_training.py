@@ -21,6 +21,7 @@ from conftest import TINY, options
 from positively.errors import ConfigError, ImageError, MetricError, RunError, TableError
 from positively.methods import METHODS, create_method
 from positively.metrics import evaluate
+from positively.training.runtime import Interruption
 
 WORDS = options(TINY | {"ema": 0.9, "options.gamma": 0.3})
 
@@ -382,6 +383,16 @@ def test_ctrl_c_in_a_real_terminal_session_leaves_a_checkpoint(scenes, environme
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "Stopped in epoch" in errors and "Traceback" not in errors
     assert (out / "checkpoint" / "last").exists()
+
+
+def test_ctrl_c_stops_what_is_solved_at_once():
+    """A solver has nothing to save half way; asked to stop after a step it does not take, it went on to the end."""
+    with pytest.raises(KeyboardInterrupt), Interruption(steps=False):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(1)
+    with Interruption() as interruption:
+        signal.raise_signal(signal.SIGINT)
+    assert interruption.asked
 
 
 def test_a_run_folder_under_two_trainings_refuses_one(scenes, environment, tmp_path):

@@ -75,18 +75,18 @@ def row_tables(part: str, found: Found) -> list[Table]:
 def _pair(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
     """Rows × settings, and their mean: once mAP, once differences."""
     rows, names = _measured(part, found, settings), [setting.name for setting in settings]
-    head = ("", *(setting.title for setting in settings), "mean")
+    head = ("", *(setting.title for setting in settings), *(("mean",) if len(settings) > 1 else ()))
     means, differences = [], []
     for row in rows:
         values = [found.mean(name, row.name) for name in names]
         average = spread(list(found.averages(names, row.name).values()))
-        means.append((row.title, *(show(value) for value in (*values, average))))
+        means.append((row.title, *(show(value) for value in (*values, average)))[: len(head)])
         for other in dict.fromkeys((rows[0], *(one for one in rows if one.name == row.against))):
             if other is row:
                 continue
             verdicts = [compared(found.values(name, row.name), found.values(name, other.name)) for name in names]
             verdicts.append(compared(found.averages(names, row.name), found.averages(names, other.name)))
-            differences.append((f"{row.title} − {other.title}", *map(difference, verdicts)))
+            differences.append((f"{row.title} − {other.title}", *map(difference, verdicts))[: len(head)])
     note = _labels_note(found, settings)
     return [
         Table("mAP on the test photos, percent", head, tuple(means), (SPREAD_NOTE, note)),

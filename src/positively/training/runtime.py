@@ -119,14 +119,17 @@ def double_outputs(wanted: bool) -> Iterator[None]:
 
 
 class Interruption:
-    """Ctrl-C (or a polite kill) asks to stop after the step under way; a second one stops at once."""
+    """Ctrl-C (or a polite kill) asks to stop after the step under way; a second one stops at once.
 
-    def __init__(self) -> None:
-        self.asked = False
+    Without ``steps`` the first one does: there is nothing under way that could be saved.
+    """
+
+    def __init__(self, steps: bool = True) -> None:
+        self.asked, self._steps = False, steps
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():
+        if self._steps and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._ask)
         return self

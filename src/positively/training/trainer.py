@@ -211,7 +211,8 @@ class Trainer:
         done = self.epoch * self.steps + self.step
         shown = self.verbose and self.fabric.is_global_zero
         progress = TrainingProgress(self.stop * self.steps, done, shown)
-        with Interruption() as interruption, progress, double_outputs(self.config.precision == "64-true"):
+        steps = not self.method.is_solver
+        with Interruption(steps) as interruption, progress, double_outputs(self.config.precision == "64-true"):
             while self.epoch < self.stop:
                 if self.method.is_solver:
                     found = self.method.solve(self)
