@@ -155,7 +155,7 @@ def _teaching(found: Found) -> Figure | None:
     first, *rows = ROWS["teaching"]
     settings = [one for one in UNIFORM if found.values(one.name, first.name)]
     gaps = {setting.title: [_gap(found, setting, row.name, first.name) for row in rows] for setting in settings}
-    return _dots(found, gaps, [row.title for row in rows], "the network as it began")
+    return _dots(found, gaps, [row.title for row in rows], first.title)
 
 
 _FIGURES: dict[str, dict[str, Callable[[Found], Figure | None]]] = {

@@ -306,14 +306,8 @@ def _taught(name: str, title: str, against: str = "teach-mixup", seconds: float 
 
 
 BEGAN = Variant("teach-began", "as it began, solved as auto does", as_it_began, 60, chooses_step=True)
-CONTROL = Variant(
-    "teach-control",
-    "as it began, one step",
-    partial(as_it_began, one_step=True),
-    20,
-    against=BEGAN.name,
-    chooses_step=True,
-)
+_one_step = partial(as_it_began, one_step=True)
+CONTROL = Variant("teach-control", "as it began, one step", _one_step, 20, chooses_step=True)
 VARIANTS = (
     CONTROL,
     BEGAN,
