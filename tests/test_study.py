@@ -428,6 +428,13 @@ def test_the_command_says_which_settings_there_are(results, capsys):
         parts.jobs("ablation", 200, 1, ["half"])
 
 
+def test_a_row_that_is_not_there_is_an_error(photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmarks.study.__main__.read_photos", lambda *given: photos)
+    with pytest.raises(SystemExit):
+        main(["ablation", "folder", "weights", "--out", str(tmp_path), "--rows", "auto", "lineer"])
+    assert "no row 'lineer'; there are auto, raw" in capsys.readouterr().err
+
+
 def test_rows_that_need_negatives_are_left_out_where_none_are_known():
     rows = {
         setting.name: {row.name for row in parts.rows_of("settings", setting)} for setting in parts.PARTS["settings"]

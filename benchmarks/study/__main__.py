@@ -24,7 +24,7 @@ from benchmarks.study.data import BACKBONE, read_photos, within_train
 from benchmarks.study.parts import DEPTHS, PARTS, jobs
 from benchmarks.study.report import document_text, write_report
 from benchmarks.study.running import Study
-from positively.errors import PositivelyError
+from positively.errors import ConfigError, PositivelyError
 from positively.files import write_text
 from positively.probe import LANDMARKS
 
@@ -74,6 +74,10 @@ def main(arguments: list[str] | None = None) -> None:
             photos = within_train(photos) if on == "train" else photos
             size = min(options.photos or len(photos.features), len(photos.features))
             wanted = jobs(options.part, size, options.seeds, options.settings, options.sizes)
+            wrong = sorted({*options.rows} - {job.row for job in wanted})
+            if wrong:
+                there = ", ".join(dict.fromkeys(job.row for job in wanted))
+                raise ConfigError(f"Part {options.part} has no row '{wrong[0]}'; there are {there}.")
             wanted = [job for job in wanted if not options.rows or job.row in options.rows]
             Study(photos, options.out, options.landmarks).run(wanted, lambda text: print(text, flush=True))
     except PositivelyError as error:

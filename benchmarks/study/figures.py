@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,9 @@ def draw(part: str, found: Found, path: Path) -> list[str]:
 
 
 @styled
-def _ablation(found: Found) -> Figure | None:
-    """How far each row is from ``auto``, a mark a known ratio."""
-    first, *rows = ROWS["ablation"]
+def _by_ratio(found: Found, part: str) -> Figure | None:
+    """How far each row is from the first, a mark a known ratio."""
+    first, *rows = ROWS[part]
     gaps = {
         setting.title: [_gap(found, setting, row.name, first.name) for row in rows]
         for setting in UNIFORM
@@ -149,19 +150,10 @@ def _apart(ticks: Sequence[float]) -> list[float]:
     return chosen
 
 
-@styled
-def _teaching(found: Found) -> Figure | None:
-    """How far each way of teaching is from not learning, a mark a known ratio."""
-    first, *rows = ROWS["teaching"]
-    settings = [one for one in UNIFORM if found.values(one.name, first.name)]
-    gaps = {setting.title: [_gap(found, setting, row.name, first.name) for row in rows] for setting in settings}
-    return _dots(found, gaps, [row.title for row in rows], first.title)
-
-
 _FIGURES: dict[str, dict[str, Callable[[Found], Figure | None]]] = {
-    "ablation": {"": _ablation},
+    "ablation": {"": partial(_by_ratio, part="ablation")},
     "criterion": {"": _regret},
     "settings": {"": _behind, "-sizes": _sizes},
     "budget": {"": _budget},
-    "teaching": {"": _teaching},
+    "teaching": {"": partial(_by_ratio, part="teaching")},
 }
