@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 from positively.api import fit
-from positively.demo import NETWORK, make_tables, write_tags
+from positively.finetune.holdout import split_rows
 from positively.metrics import mean_average_precision
-from positively.training.holdout import split_rows
+from positively.research.demo import NETWORK, make_tables, write_tags
 
 FORMS = {
     "as published (γ .55, α 1)": {},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from positively.methods import METHODS, create_method
+from positively.finetune.methods import METHODS, create_method
 from positively.report.tables import Table
 
 

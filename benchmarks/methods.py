@@ -17,8 +17,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.timing import measure
+from positively.finetune.methods import METHODS, StepContext, create_method
 from positively.labels import LabelTable
-from positively.methods import METHODS, StepContext, create_method
 from positively.models import HEADS
 from positively.models.classifier import Tail
 from positively.models.heads import create_head

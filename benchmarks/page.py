@@ -17,13 +17,13 @@ import torch
 import uvicorn
 from PIL import Image
 
-from positively.app.guard import RUN, Guard
-from positively.app.server import create_app
-from positively.app.serving import listen
-from positively.app.session import ReviewSession
-from positively.app.store import DecisionStore
-from positively.data.options import ReadOptions
 from positively.labels import LabelTable
+from positively.review.guard import RUN, Guard
+from positively.review.server import create_app
+from positively.review.serving import listen
+from positively.review.session import ReviewSession
+from positively.review.store import DecisionStore
+from positively.tables.options import ReadOptions
 
 TAGS, WIDTH, ANSWERS = 100, 128, 200
 

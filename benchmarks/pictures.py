@@ -17,14 +17,14 @@ from PIL import Image, ImageDraw
 from playwright.sync_api import Page, sync_playwright
 
 import positively as po
-from positively.app.guard import Guard
-from positively.app.server import create_app
-from positively.app.serving import listen
-from positively.app.session import ReviewSession
-from positively.app.store import DecisionStore
+from positively.config import TrainConfig
 from positively.files import write_text
-from positively.training.config import TrainConfig
-from positively.training.frozen import frozen_features
+from positively.finetune.frozen import frozen_features
+from positively.review.guard import Guard
+from positively.review.server import create_app
+from positively.review.serving import listen
+from positively.review.session import ReviewSession
+from positively.review.store import DecisionStore
 
 CARDS, SIDE, KNOWN, ANSWERED, TAG = 600, 224, 0.35, 9, "boat"
 WINDOW = {"width": 1280, "height": 800}

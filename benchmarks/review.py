@@ -17,7 +17,7 @@ SIZES = (5_000, 20_000, 100_000)
 ANSWERS = """
 import json, resource, sys, threading, time
 import numpy as np
-from positively.missing import ReviewModel
+from positively.review.model import ReviewModel
 images, tags, answers = int(sys.argv[1]), 100, 200
 generator = np.random.default_rng(0)
 truth = generator.random((images, tags)) < 0.03

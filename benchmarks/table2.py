@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from positively.bench.counts import label_counts, table_2
-from positively.bench.figures import imbalance
 from positively.labels import NEGATIVE, LabelTable
 from positively.report.figures import save_figure
+from positively.research.bench.counts import label_counts, table_2
+from positively.research.bench.figures import imbalance
 
 
 def read_packed(path: Path, empty: int) -> LabelTable:

@@ -10,14 +10,14 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.timing import measure, ratio_table
-from positively.data.loading import ImageDataset, TrainBatchSampler, make_loader
-from positively.data.scenes import write_scenes
-from positively.data.transforms import ImageTransform
-from positively.methods import create_method
+from positively.config import TrainConfig
+from positively.finetune.loading import ImageDataset, TrainBatchSampler, make_loader
+from positively.finetune.loop import Trainer
+from positively.finetune.methods import create_method
+from positively.finetune.runtime import launch
+from positively.images.transforms import ImageTransform
 from positively.models import create_classifier
-from positively.training.config import TrainConfig
-from positively.training.runtime import launch
-from positively.training.trainer import Trainer
+from positively.research.scenes import write_scenes
 
 BATCH, STEPS, SIZE = 32, 8, 64
 

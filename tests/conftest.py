@@ -9,7 +9,7 @@ import pytest
 from lightning_fabric import Fabric
 
 import shapes
-from positively.data.scenes import write_scenes
+from positively.research.scenes import write_scenes
 
 TINY = {
     "method": "pu-mlc",

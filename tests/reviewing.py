@@ -10,16 +10,16 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 import shapes
-from positively.app.exporting import export_table, free_export
-from positively.app.guard import RUN, Guard
-from positively.app.server import create_app
-from positively.app.serving import listen
-from positively.app.session import ReviewSession
-from positively.app.store import DecisionStore, default_place
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
-from positively.training.config import TrainConfig
-from positively.training.frozen import frozen_features
+from positively.config import TrainConfig
+from positively.finetune.frozen import frozen_features
+from positively.review.exporting import export_table, free_export
+from positively.review.guard import RUN, Guard
+from positively.review.server import create_app
+from positively.review.serving import listen
+from positively.review.session import ReviewSession
+from positively.review.store import DecisionStore, default_place
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
 
 
 def write_tags(folder, place, truth, rows=None):

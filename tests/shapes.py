@@ -13,11 +13,11 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import tiny_clip
+from positively.config import TrainConfig
+from positively.finetune.methods import METHODS, create_method
 from positively.labels import NEGATIVE, LabelTable
 from positively.losses import bce
-from positively.methods import METHODS, create_method
 from positively.models import HEADS, create_classifier
-from positively.training.config import TrainConfig
 
 COLORS = {"red": (220, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 220), "yellow": (220, 200, 30)}
 SIDE, LEARNED, UNTRAINED = 24, 0.9, 0.65

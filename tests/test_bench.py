@@ -16,17 +16,17 @@ from safetensors.numpy import load_file
 from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
 
 import positively as po
-from positively.bench.datasets import read_dataset
-from positively.bench.results import read_result, read_results
-from positively.bench.suite import read_suite, suite_names
 from positively.cli import main
-from positively.data.options import ReadOptions
-from positively.data.scenes import CLASSES, write_scenes
+from positively.config import TrainConfig
 from positively.errors import ConfigError, TableError
-from positively.methods import METHODS, create_method
+from positively.finetune.methods import METHODS, create_method
 from positively.models import create_classifier
-from positively.recipes import read_recipe, recipe_names
-from positively.training.config import TrainConfig
+from positively.research.bench.datasets import read_dataset
+from positively.research.bench.results import read_result, read_results
+from positively.research.bench.suite import read_suite, suite_names
+from positively.research.recipes import read_recipe, recipe_names
+from positively.research.scenes import CLASSES, write_scenes
+from positively.tables.options import ReadOptions
 
 SUITE = {
     "title": "A small suite",
@@ -218,8 +218,8 @@ def test_the_tail_learns_and_goes_on_from_its_checkpoint(place, tmp_path, monkey
 
 
 def test_a_rate_at_which_the_loss_is_no_number_is_not_chosen_and_stops_nothing(place, tmp_path, monkeypatch):
-    from positively.bench.runner import DatasetRunner
     from positively.errors import DivergedError
+    from positively.research.bench.runner import DatasetRunner
 
     plain = DatasetRunner.train
 
@@ -357,8 +357,8 @@ def test_a_cell_equals_a_training_with_the_same_configuration_and_seed(finished,
 
 
 def test_one_diverging_cell_does_not_stop_a_grid(place, tmp_path, monkeypatch, capsys):
-    from positively.bench.runner import DatasetRunner
     from positively.errors import DivergedError
+    from positively.research.bench.runner import DatasetRunner
 
     plain, tried = DatasetRunner.train, []
 
@@ -383,10 +383,10 @@ def test_an_option_that_is_added_orphans_no_cell(finished, place, environment, m
     """Every cell was known by all options: one more, and all were computed again."""
     from dataclasses import field, make_dataclass
 
-    from positively.bench.grid import Bench, Job
-    from positively.bench.results import Cell
-    from positively.training import auto, identity
-    from positively.training.auto import resolve
+    from positively.finetune import auto, identity
+    from positively.finetune.auto import resolve
+    from positively.research.bench.grid import Bench, Job
+    from positively.research.bench.results import Cell
 
     dataset = read_dataset(place, ReadOptions())
     result = read_results(finished[0] / "cells")[0]
@@ -471,10 +471,10 @@ def test_a_word_that_a_suite_does_not_know_is_an_error(wrong, said, tmp_path):
 
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_a_risk_is_told_the_share_that_one_positive_an_image_leaves(ratio, place):
-    from positively.bench.runner import DatasetRunner
+    from positively.finetune.runtime import launch
+    from positively.finetune.training import hide_labels
     from positively.labels import POSITIVE
-    from positively.training.core import hide_labels
-    from positively.training.runtime import launch
+    from positively.research.bench.runner import DatasetRunner
 
     settings = TrainConfig(known_ratio=ratio, single_positive=True, accelerator="cpu", devices=1)
     runner = DatasetRunner(read_dataset(place, ReadOptions()), settings, launch(settings))
@@ -484,10 +484,10 @@ def test_a_risk_is_told_the_share_that_one_positive_an_image_leaves(ratio, place
 
 
 def test_a_risk_is_told_the_share_of_positives_that_a_mask_by_class_leaves(place):
-    from positively.bench.runner import DatasetRunner
+    from positively.finetune.runtime import launch
+    from positively.finetune.training import hide_labels
     from positively.labels import POSITIVE
-    from positively.training.core import hide_labels
-    from positively.training.runtime import launch
+    from positively.research.bench.runner import DatasetRunner
 
     settings = TrainConfig(known_ratio=0.3, known_ratio_spread=0.8, seed=3, accelerator="cpu", devices=1)
     runner = DatasetRunner(read_dataset(place, ReadOptions()), settings, launch(settings))

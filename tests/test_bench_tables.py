@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from positively.bench import figures
-from positively.bench.claims import Claim, claims_table, compare, verdict
-from positively.bench.counts import LabelCounts, Labels, label_counts, rounded_down, table_2
-from positively.bench.datasets import Dataset
-from positively.bench.published import RATIOS, TABLE_1, TABLE_2, TABLE_3
-from positively.bench.results import MEASURES, Cell, Result, spread
-from positively.bench.rivals import rivals_table
-from positively.bench.sections import suite_section
-from positively.bench.suite import read_suite, suite_names
-from positively.bench.tables import curves, sweep, table_1, table_3
 from positively.errors import ConfigError, RunError
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.report.figures import INK
 from positively.report.page import Picture, Section, write_report
 from positively.report.tables import Table
+from positively.research.bench import figures
+from positively.research.bench.claims import Claim, claims_table, compare, verdict
+from positively.research.bench.counts import LabelCounts, Labels, label_counts, rounded_down, table_2
+from positively.research.bench.datasets import Dataset
+from positively.research.bench.published import RATIOS, TABLE_1, TABLE_2, TABLE_3
+from positively.research.bench.results import MEASURES, Cell, Result, spread
+from positively.research.bench.rivals import rivals_table
+from positively.research.bench.sections import suite_section
+from positively.research.bench.suite import read_suite, suite_names
+from positively.research.bench.tables import curves, sweep, table_1, table_3
 
 
 def result(row, ratio, seed, value, *, noise=0.0, dataset="coco-mini", family="coco", history=()):

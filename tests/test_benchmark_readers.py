@@ -8,14 +8,14 @@ import pytest
 from PIL import Image
 
 import positively as po
-from positively.data.benchmark import choose_year
-from positively.data.coco import read_coco
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
-from positively.data.voc import read_voc
-from positively.data.voc_labels import CLASSES
 from positively.errors import ImageError, PositivelyError, TableError, in_shell
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
+from positively.tables.benchmark import choose_year
+from positively.tables.coco import read_coco
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
+from positively.tables.voc import read_voc
+from positively.tables.voc_labels import CLASSES
 
 # ------------------------------------------------------------------------------------------------- files as published
 

@@ -9,15 +9,15 @@ from scipy import sparse
 
 import positively as po
 import shapes
+from positively.config import TrainConfig
 from positively.errors import ConfigError
+from positively.finetune.auto import resolve
+from positively.finetune.holdout import has_stalled
+from positively.finetune.loop import Trainer
+from positively.finetune.networks import Networks
+from positively.finetune.training import Training
 from positively.labels import LabelTable
 from positively.models import LinearHead
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
-from positively.training.core import Training
-from positively.training.holdout import has_stalled
-from positively.training.networks import Networks
-from positively.training.trainer import Trainer
 from test_methods import Killed, Memory, make, measured, weights
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def lowest(training):
 @pytest.mark.parametrize("depth", ["probe", "tail", "finetune"])
 def test_the_weights_of_the_best_epoch_are_the_ones_used(depth, tables, fabric, place, monkeypatch):
     values = iter([3.0, 1.0, 2.0])
-    monkeypatch.setattr("positively.training.trainer.criteria", lambda *given: {"holdout_pu": next(values, 9.0)})
+    monkeypatch.setattr("positively.finetune.loop.criteria", lambda *given: {"holdout_pu": next(values, 9.0)})
     changes = {"epochs": 3, "ema": 0.5, "refit": False}
     best = make(tables, fabric, place, "pu-mlc", depth, restore_best=True, **changes)
     best.run()
@@ -47,7 +47,7 @@ def test_a_training_stops_when_what_is_held_out_is_judged_no_better(
     judged, seen, best, tables, fabric, place, monkeypatch
 ):
     values = iter(judged)
-    monkeypatch.setattr("positively.training.trainer.criteria", lambda *given: {"holdout_pu": next(values)})
+    monkeypatch.setattr("positively.finetune.loop.criteria", lambda *given: {"holdout_pu": next(values)})
     changes = {"epochs": 4, "patience": 1, "restore_best": None, "refit": False}
     training = make(tables, fabric, place, "pu-mlc", "tail", **changes)
     training.run()

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import positively.data.finishing
+import positively.tables.build
 from positively.cli import main
-from positively.data.inspection import inspect_labels
-from positively.data.lookalikes import find_lookalikes, nearest_classes
-from positively.data.names import read_aliases
-from positively.data.options import ReadOptions
 from positively.errors import TableError, in_python
 from positively.labels import LabelTable
+from positively.tables.inspection import inspect_labels
+from positively.tables.lookalikes import find_lookalikes, nearest_classes
+from positively.tables.names import read_aliases
+from positively.tables.options import ReadOptions
 
 Capture = pytest.CaptureFixture[str]
 
@@ -280,7 +280,7 @@ def test_a_tag_beside_the_given_classes_is_proposed_too(folder: Path, capsys: Ca
 def test_a_file_that_is_there_is_never_overwritten(
     folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positively.data.finishing, "verify_images", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr(positively.tables.build, "verify_images", lambda *_: pytest.fail("decoded"))
     (folder / "mine.csv").write_text("precious\n")
     code, _, err = check(capsys, write(folder, GOOD), "--write-aliases", folder / "mine.csv")
     assert code == 2 and "the file is there, and stays. Name another one." in err

@@ -14,15 +14,15 @@ import positively as po
 import shapes
 from positively.calibration import level_positives
 from positively.cli import main
+from positively.config import TrainConfig
 from positively.errors import ConfigError, RunError, in_python
-from positively.methods.closed_form import fill_kernel
+from positively.finetune.auto import resolve
+from positively.finetune.methods.closed_form import fill_kernel
+from positively.finetune.networks import Networks
+from positively.finetune.training import Training
 from positively.metrics import mean_average_precision
 from positively.models.heads import KernelHead, create_head
 from positively.probe import fit
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
-from positively.training.core import Training
-from positively.training.networks import Networks
 
 CPU = torch.device("cpu")
 

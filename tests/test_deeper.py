@@ -9,19 +9,19 @@ from safetensors.torch import load_file, save_file
 
 import positively as po
 import shapes
+from positively.config import TrainConfig
 from positively.errors import ConfigError, RunError
 from positively.export import export_onnx
+from positively.finetune.auto import resolve
+from positively.finetune.networks import Networks
+from positively.finetune.scoring import sigmoid
+from positively.finetune.solving import _best_penalty, _half_ranks, _is_ahead, _window
+from positively.finetune.training import Training
 from positively.labels import NEGATIVE, POSITIVE
 from positively.metrics import mean_average_precision
 from positively.models import KernelHead
 from positively.models.heads import pool_windows
 from positively.probe.choice import PENALTIES
-from positively.runs.scoring import sigmoid
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
-from positively.training.core import Training
-from positively.training.networks import Networks
-from positively.training.solving import _best_penalty, _half_ranks, _is_ahead, _window
 
 CPU = torch.device("cpu")
 DEPTHS = ("tail", "finetune")
@@ -192,7 +192,7 @@ def test_a_run_that_went_deeper_is_used_as_any_other(place, known, tables, tmp_p
 @pytest.mark.parametrize("helps", [False, True])
 def test_a_run_that_went_deeper_tells_what_its_table_lacks(place, known, tables, tmp_path, monkeypatch, helps):
     """By the network as it began, whose scores are exact leave-one-out as at depth probe."""
-    monkeypatch.setattr("positively.training.solving._is_ahead", lambda *given: helps)
+    monkeypatch.setattr("positively.finetune.solving._is_ahead", lambda *given: helps)
     run = po.fit(known, out=str(tmp_path / "deeper"), quiet=True, **settings(place, "tail", epochs=1))
     truth, found = tables[0].states(), po.find_missing(run)
     rows = [known.images.index(found.images[row]) for row in found.rows[:20]]

@@ -10,8 +10,8 @@ from benchmarks.document import facts, inserted
 from benchmarks.study.archive import unpack
 from benchmarks.study.parts import PARTS
 from benchmarks.study.report import document_text
-from positively.bench.suite import Row, Suite, read_suite
-from positively.methods import METHODS
+from positively.finetune.methods import METHODS
+from positively.research.bench.suite import Row, Suite, read_suite
 
 DOCS = Path(__file__).parents[1] / "docs"
 

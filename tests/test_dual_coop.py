@@ -20,6 +20,7 @@ import positively as po
 import shapes
 import tiny_clip
 from positively.errors import ConfigError, WeightsError
+from positively.finetune.run import train
 from positively.labels import LabelTable
 from positively.models import Backbone, create_backbone, create_classifier
 from positively.models.attention_pool import dense_projection
@@ -27,7 +28,6 @@ from positively.models.heads import create_head
 from positively.models.text_tower import TextTower
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
-from positively.training.fit import train
 from test_methods import make
 
 CLASSES = ("red", "pale_blue", "green")

@@ -21,14 +21,14 @@ from torch import nn
 import positively as po
 import shapes
 from positively.cli import main
-from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, FileError, ImageError, RunError
 from positively.export import export_int8, export_onnx, export_tagger, export_transformers, graph, int8
 from positively.export import onnx as onnx_room
 from positively.export import tagger as tagger_room
 from positively.export.loss import compare
+from positively.images.transforms import ImageTransform
 from positively.models.padding import EvenlyPadded
-from positively.predict import Run
+from positively.runs import Run
 
 
 def fitted(place, tables, name, **options):

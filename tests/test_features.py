@@ -12,13 +12,15 @@ import torch.distributed as dist
 from torch import nn
 
 import positively as po
-from positively.data.transforms import ImageTransform
+from positively.embedding import FeatureStore
 from positively.errors import ConfigError, ImageError, RunError
-from positively.features import FeatureStore, extract, feature_key, fingerprint
+from positively.finetune.extract import extract, feature_key
+from positively.images.transforms import ImageTransform
 from positively.models import LgConv, create_classifier
+from positively.models.fingerprint import fingerprint
 from ranks import on_two_processes
 
-extraction = import_module("positively.features.extract")  # the function of that name hides the module
+extraction = import_module("positively.finetune.extract")  # the function of that name hides the module
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +164,7 @@ def test_a_half_written_or_foreign_file_is_passed_over(tmp_path):
 
 def test_the_store_is_bounded_and_drops_the_oldest(tmp_path, monkeypatch):
     for first in range(0, 50, 10):
-        monkeypatch.setattr("positively.features.store._in_use", set())  # as if each were a process of its own
+        monkeypatch.setattr("positively.embedding.cache._in_use", set())  # as if each were a process of its own
         FeatureStore(tmp_path / KEY, max_bytes=3000).add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
     assert sum(path.stat().st_size for path in (tmp_path / KEY).iterdir()) <= 3000
     fresh = FeatureStore(tmp_path / KEY)
@@ -175,7 +177,7 @@ def test_a_full_store_removes_nothing_but_its_own_files(tmp_path, monkeypatch):
     for path in mine:
         path.write_bytes(b"x" * 5000)
     for first in range(0, 30, 10):
-        monkeypatch.setattr("positively.features.store._in_use", set())
+        monkeypatch.setattr("positively.embedding.cache._in_use", set())
         FeatureStore(tmp_path / KEY, max_bytes=1000).add(codes(first, 10), np.ones((10, 20), dtype=np.float32))
     assert all(path.exists() for path in mine)
     assert len(list((tmp_path / KEY).iterdir())) == 1
@@ -237,7 +239,7 @@ def test_large_features_are_mapped_and_give_the_same_rows(tmp_path, monkeypatch)
     order = np.random.default_rng(1).permutation(30)
     names = [codes(i, 1)[0] for i in order]
     in_memory = FeatureStore(tmp_path / KEY).get(names)
-    monkeypatch.setattr("positively.features.store._IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("positively.embedding.cache._IN_MEMORY_BYTES", 0)
     mapped = FeatureStore(tmp_path / KEY).get(names)
     assert not isinstance(mapped, np.ndarray) and mapped[[3]].dtype == np.float16
     np.testing.assert_array_equal(mapped[[7, 7, 0, 29]], values[order[[7, 7, 0, 29]]])

@@ -18,7 +18,11 @@ from torch import Tensor, nn
 
 import positively as po
 from conftest import TINY
+from positively.config import TrainConfig
 from positively.errors import ConfigError
+from positively.finetune.auto import resolve
+from positively.finetune.networks import build_classifier, start_head
+from positively.finetune.run import train
 from positively.labels import LabelTable
 from positively.models import SemanticGraphHead, create_backbone, create_classifier, read_word_vectors
 from positively.models.heads import HEADS, create_head
@@ -26,10 +30,6 @@ from positively.models.heads.base import Head
 from positively.models.lgconv import LgConv
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
-from positively.training.fit import train
-from positively.training.networks import build_classifier, start_head
 
 torch.set_num_threads(1)
 

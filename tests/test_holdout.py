@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from positively.finetune.holdout import holdout_rows, split_rows
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
-from positively.training.holdout import holdout_rows, split_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,15 @@ import torch
 
 import positively as po
 from conftest import TINY
-from positively.data.scenes import write_scenes
+from positively.config import TrainConfig
 from positively.errors import RunError
-from positively.methods import METHODS
+from positively.finetune import auto
+from positively.finetune import identity as module
+from positively.finetune.auto import resolve
+from positively.finetune.identity import SCHEMA, identity
+from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
-from positively.training import auto
-from positively.training import identity as module
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
-from positively.training.identity import SCHEMA, identity
+from positively.research.scenes import write_scenes
 
 CPU = torch.device("cpu")
 RECORD = Path(__file__).with_name("defaults.json")

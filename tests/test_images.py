@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from positively.data.images import ImageSource, content_hash, image_size, load_image, verify_images
-from positively.data.transforms import ImageTransform
 from positively.errors import ImageError
+from positively.images.decode import ImageSource, content_hash, image_size, load_image, verify_images
+from positively.images.transforms import ImageTransform
 
 ORIENTATION = 0x0112
 

@@ -13,19 +13,19 @@ from torch import Tensor
 
 import positively as po
 from conftest import TINY
+from positively.config import TrainConfig
 from positively.errors import ConfigError
+from positively.finetune.auto import default_start, resolve
+from positively.finetune.methods import METHODS, StepContext, create_method
+from positively.finetune.run import train
 from positively.labels import LabelTable
 from positively.losses import bce
 from positively.losses.correlation import label_correlation, pull_and_push
-from positively.methods import METHODS, StepContext, create_method
 from positively.models import CoProjectionHead, DisentangledHead, Head, LinearHead, MLGCNHead
 from positively.models.classifier import Tail
 from positively.models.heads import create_head
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model, load_model_config
-from positively.training.auto import default_start, resolve
-from positively.training.config import TrainConfig
-from positively.training.fit import train
 
 torch.set_num_threads(1)
 

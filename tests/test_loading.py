@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from positively.data.loading import Batch, ImageDataset, SequentialBatchSampler, TrainBatchSampler, make_loader
-from positively.data.table import read_table
-from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, ImageError, in_shell
+from positively.finetune.loading import Batch, ImageDataset, SequentialBatchSampler, TrainBatchSampler, make_loader
+from positively.images.transforms import ImageTransform
 from positively.randomness import random_stream
+from positively.tables.table import read_table
 
 
 def one_epoch(rows, batch_size, world, epoch=4):
@@ -76,9 +76,9 @@ def test_scoring_meets_every_row_once(world):
 
 SPAWNED = """
 import multiprocessing, sys
-from positively.data.loading import ImageDataset, SequentialBatchSampler, make_loader
-from positively.data.table import read_table
-from positively.data.transforms import ImageTransform
+from positively.finetune.loading import ImageDataset, SequentialBatchSampler, make_loader
+from positively.tables.table import read_table
+from positively.images.transforms import ImageTransform
 
 if __name__ == "__main__":
     multiprocessing.set_start_method(sys.argv[2])

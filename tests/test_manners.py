@@ -16,10 +16,10 @@ import torch
 import positively as po
 from conftest import TINY
 from positively import losses
+from positively.config import TrainConfig
 from positively.errors import ConfigError, LabelError, PositivelyError, in_shell
+from positively.finetune.auto import resolve
 from positively.losses import LOSSES
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def test_a_loss_says_what_it_takes():
 
 
 def test_a_loss_that_is_no_single_number_is_told(tags, tmp_path):
-    from positively.methods import METHODS, Method, register_method
+    from positively.finetune.methods import METHODS, Method, register_method
 
     @register_method("wrong-shape")
     class WrongShape(Method):

@@ -18,16 +18,16 @@ import positively as po
 import shapes
 from conftest import TINY, options
 from positively.errors import ConfigError
+from positively.finetune.auto import resolve
+from positively.finetune.methods import METHODS, Method, StepContext, create_method, register_method, resolve_options
+from positively.finetune.networks import Networks
+from positively.finetune.scoring import sigmoid
+from positively.finetune.training import Training
 from positively.labels import POSITIVE, LabelTable
 from positively.losses.statistics import batch_mean
-from positively.methods import METHODS, Method, StepContext, create_method, register_method, resolve_options
 from positively.metrics import mean_average_precision
 from positively.models import HEADS, Head, register_head
 from positively.options import describe_options
-from positively.runs.scoring import sigmoid
-from positively.training.auto import resolve
-from positively.training.core import Training
-from positively.training.networks import Networks
 
 OURS = tuple(METHODS)
 STATEFUL = ("ll-cp", "prototype")
@@ -114,7 +114,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_bit_for_bit(method, dept
 
 DYING = """
 import os, signal, sys
-from positively.training.trainer import Trainer
+from positively.finetune.loop import Trainer
 from positively.cli import main
 plain = Trainer._learn
 def learn(self, batch):

@@ -18,14 +18,15 @@ from positively.calibration import calibrate
 from positively.cli import main
 from positively.cli import missing as missing_command
 from positively.cli import review as review_command
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
 from positively.errors import ConfigError, FileError, LabelError, MetricError, RunError
+from positively.finetune import crossfit
+from positively.finetune.auto import resolve
 from positively.labels import LabelTable
-from positively.missing import crossfit, rank, rank_missing
+from positively.missing import rank, rank_missing
 from positively.missing.files import MissingFolder
 from positively.probe import find_series, fit
-from positively.training.auto import resolve
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
 
 basics = shapes.pretrained
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from positively.finetune.methods import StepContext, create_method
 from positively.labels import LabelTable
 from positively.losses import assume_negative, bce, gr, splc
-from positively.methods import StepContext, create_method
 
 # Losses as negatives rise with the logits: the largest are (0, 1), (1, 0), (2, 2), known labels apart.
 LOGITS = torch.tensor([[9.0, 5.0, -3.0], [4.0, -2.0, -1.0], [-1.0, 8.0, 3.0], [-4.0, -5.0, 0.5]], dtype=torch.float64)

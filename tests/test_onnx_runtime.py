@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from positively.data.loading import read_ahead
-from positively.data.transforms import ImageTransform
 from positively.errors import ConfigError, RunError
-from positively.features import extract
+from positively.finetune.extract import extract
+from positively.images.reading import read_ahead
+from positively.images.transforms import ImageTransform
 from positively.models import create_classifier
 from positively.models import onnx as onnx_room
 from positively.models.onnx import OnnxNetwork, run_frozen

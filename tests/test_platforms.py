@@ -20,23 +20,23 @@ from safetensors import SafetensorError
 import positively as po
 from conftest import TINY, options
 from positively import cli, files
-from positively.app import serving
-from positively.bench.grid import Bench, Job
-from positively.bench.results import Cell
 from positively.cli import VERBS, process
-from positively.data import places
-from positively.data.table import read_table
+from positively.config import TrainConfig
+from positively.embedding.cache import FeatureStore, default_store
 from positively.errors import FileError, RunError, in_shell, option, quoted
-from positively.features.sharing import processes_at
-from positively.features.store import FeatureStore, default_store
 from positively.files import safe_name, write_text, write_with
-from positively.methods import METHODS, register_method
+from positively.finetune.methods import METHODS, register_method
+from positively.finetune.sharing import processes_at
+from positively.images import paths as places
 from positively.missing.files import MissingFolder
 from positively.report.run.contents import RunContents
 from positively.report.run.wording import evaluated_table
+from positively.research.bench.grid import Bench, Job
+from positively.research.bench.results import Cell
+from positively.review import serving
 from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
-from positively.training.config import TrainConfig
+from positively.tables.table import read_table
 
 PACKAGE = Path(po.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -329,7 +329,7 @@ def test_a_store_goes_on_when_a_segment_is_mapped_by_another_process(tmp_path, m
         FeatureStore(folder, 10**9).add([f"{number:064x}"], np.zeros((1, 1000), np.float32))
     old, new = (next(folder.glob("*.safetensors")) for folder in keys)
     os.utime(old, (1, 1))
-    monkeypatch.setattr("positively.features.store._in_use", set())
+    monkeypatch.setattr("positively.embedding.cache._in_use", set())
     unlink = Path.unlink
 
     def refuse_old(self, missing_ok=False):
@@ -343,7 +343,7 @@ def test_a_store_goes_on_when_a_segment_is_mapped_by_another_process(tmp_path, m
 
 
 def test_a_segment_that_is_being_removed_takes_no_room(tmp_path, monkeypatch):
-    from positively.features import store
+    from positively.embedding import store
 
     def refused(self, **options):
         raise PermissionError(errno.EACCES, "delete pending", str(self))

@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 
 from conftest import TINY, options
 from positively.cli import main
-from positively.data.scenes import CLASSES, write_scenes
 from positively.errors import ConfigError
+from positively.finetune.methods import METHODS
 from positively.losses import LOSSES
-from positively.methods import METHODS
 from positively.models import HEADS
 from positively.registry import Registry, load_plugin
+from positively.research.scenes import CLASSES, write_scenes
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 

@@ -18,8 +18,8 @@ import positively as po
 import shapes
 from positively.cli import main
 from positively.errors import FileError, ImageError, RunError
-from positively.predict import Picture, Run, find_pictures, write_predictions, writing
-from positively.predict.pictures import read_list
+from positively.runs import Picture, Run, find_pictures, predictions, write_predictions
+from positively.runs.pictures import read_list
 
 PART = 8
 
@@ -38,7 +38,7 @@ def folder(place, tables):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(writing, "_PART_IMAGES", PART)
+    monkeypatch.setattr(predictions, "_PART_IMAGES", PART)
 
 
 def rows_of(path):
@@ -240,13 +240,13 @@ def test_what_was_done_before_a_stop_is_not_done_again(run, folder, tmp_path, sm
 def counted(monkeypatch):
     """Names of the pictures that are computed from here on."""
     seen = []
-    compute = writing.Tagger.__call__
+    compute = predictions.Tagger.__call__
 
     def counting(self, pictures):
         seen.extend(picture.name for picture in pictures)
         return compute(self, pictures)
 
-    monkeypatch.setattr(writing.Tagger, "__call__", counting)
+    monkeypatch.setattr(predictions.Tagger, "__call__", counting)
     return seen
 
 
@@ -301,7 +301,7 @@ def test_what_another_run_or_other_options_began_is_not_mixed_in(run, folder, tm
 
 def test_who_comes_with_other_pictures_waits_for_those_at_work(run, folder, tmp_path, small_parts):
     pictures, out = find_pictures([folder])[:20], tmp_path / "tags.csv"
-    job, others = (writing.Job(Run(run), some, out, top=None) for some in (pictures, pictures[:9]))
+    job, others = (predictions.Job(Run(run), some, out, top=None) for some in (pictures, pictures[:9]))
     with job.begin(overwrite=False):
         job.take_one(lambda more: None)
         for overwrite in (False, True):
@@ -314,7 +314,7 @@ def test_who_comes_with_other_pictures_waits_for_those_at_work(run, folder, tmp_
 def test_who_may_not_overwrite_disturbs_nobody_who_may(run, folder, tmp_path, small_parts):
     pictures, out = find_pictures([folder])[:20], tmp_path / "tags.csv"
     out.write_text("old")
-    job = writing.Job(Run(run), pictures, out, top=None)
+    job = predictions.Job(Run(run), pictures, out, top=None)
     with job.begin(overwrite=True):
         job.take_one(lambda more: None)
         with pytest.raises(FileError, match="is there already"):
@@ -323,7 +323,7 @@ def test_who_may_not_overwrite_disturbs_nobody_who_may(run, folder, tmp_path, sm
 
 
 def test_a_folder_that_is_taken_away_is_told(run, folder, tmp_path, small_parts):
-    job = writing.Job(Run(run), find_pictures([folder])[:20], tmp_path / "tags.csv", top=None)
+    job = predictions.Job(Run(run), find_pictures([folder])[:20], tmp_path / "tags.csv", top=None)
     with job.begin(overwrite=False):
         job.take_one(lambda more: None)
         job.folder.clear()
@@ -333,7 +333,7 @@ def test_a_folder_that_is_taken_away_is_told(run, folder, tmp_path, small_parts)
 
 def test_what_a_kill_left_after_the_last_line_goes(run, folder, tmp_path, small_parts):
     pictures, out = find_pictures([folder])[:3], tmp_path / "tags.csv"
-    job = writing.Job(Run(run), pictures, out, top=None)
+    job = predictions.Job(Run(run), pictures, out, top=None)
     with job.begin(overwrite=False):
         job.take_one(lambda more: None)
     out.write_text("whole")
@@ -345,7 +345,7 @@ def test_what_a_kill_left_after_the_last_line_goes(run, folder, tmp_path, small_
 def test_two_that_share_the_work_compute_each_picture_once(run, folder, tmp_path, small_parts, monkeypatch):
     """In turns, as two processes: one of them holds a part while the other goes on with the next."""
     pictures, out, seen = find_pictures([folder])[:30], tmp_path / "tags.csv", counted(monkeypatch)
-    first, second = (writing.Job(Run(run), pictures, out, top=None) for _ in range(2))
+    first, second = (predictions.Job(Run(run), pictures, out, top=None) for _ in range(2))
     with first.begin(overwrite=False), second.begin(overwrite=False):
         share(first, second)
     assert sorted(seen) == sorted(picture.name for picture in pictures)

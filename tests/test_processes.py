@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from conftest import TINY, options
 from positively import losses
+from positively.finetune.runtime import synchronize_batchnorm
 from positively.losses import LOSSES
-from positively.training.runtime import synchronize_batchnorm
 from ranks import on_two_processes
 
 ROWS, INPUTS, CLASSES = 7, 5, 3
@@ -114,7 +114,7 @@ def test_two_processes_whose_clocks_differ_save_together_and_do_not_hang(scenes,
     plugin = tmp_path / "clock.py"
     plugin.write_text(
         "import os, itertools\n"
-        "import positively.training.trainer as trainer\n"
+        "import positively.finetune.loop as trainer\n"
         "rank, ticks = os.environ.get('LOCAL_RANK', '0'), itertools.count()\n"
         "step = {'0': 60.0, '1': 7.0}[rank]\n"  # a minute passes between two looks of the first, seconds of the second
         "trainer.clock = lambda: step * next(ticks)\n"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from positively.data.images import content_hash, image_size, is_image_name, load_image, verify_images
-from positively.data.raw import RAW_ENDINGS
 from positively.errors import ImageError
+from positively.images.decode import content_hash, image_size, is_image_name, load_image, verify_images
+from positively.images.raw import RAW_ENDINGS
 
 LARGE, SMALL = (320, 160), (160, 80)
 ORIENTATION, PHOTOMETRIC, SENSOR, RGB = 274, 262, 32803, 2

@@ -58,8 +58,8 @@ def test_linked_files_exist():
 
 
 def test_the_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatch, capsys):
-    from positively import demo
     from positively.cli import main
+    from positively.research import demo
 
     monkeypatch.setattr(demo, "TRAIN_SCENES", 64)
     monkeypatch.setattr(demo, "TEST_SCENES", 32)

@@ -9,11 +9,11 @@ from scipy.special import expit, logit
 
 import positively as po
 from positively.errors import ConfigError
+from positively.finetune.methods import METHODS, StepContext, create_method
 from positively.labels import LabelTable
 from positively.losses import bce, epr
-from positively.methods import METHODS, StepContext, create_method
-from positively.methods.interactive import asymmetric_sigmoid
-from positively.methods.pursuit import matching_pursuit
+from positively.research.rivals.interactive import asymmetric_sigmoid
+from positively.research.rivals.pursuit import matching_pursuit
 
 
 def make_table(states):

@@ -23,7 +23,7 @@ from positively.report.run.contents import read_contents
 from positively.report.run.photos import PhotoBook
 from positively.report.run.quality import judge, reliability, wilson
 from positively.report.run.writing import run_sections
-from positively.training.sources import find_root, image_folders
+from positively.runs.sources import find_root, image_folders
 
 SECTIONS = [
     "At a glance",

@@ -18,19 +18,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from positively.app import views
-from positively.app.exporting import default_export
-from positively.app.guard import RUN
-from positively.app.opening import open_reviewable
-from positively.app.pictures import LARGE, THUMBNAIL, Pictures
-from positively.app.serving import in_browser, listen
-from positively.app.session import ReviewSession
-from positively.app.store import DecisionStore, default_place
 from positively.cli import main
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
 from positively.errors import ConfigError, FileError
 from positively.labels import LabelTable
+from positively.review import views
+from positively.review.exporting import default_export
+from positively.review.guard import RUN
+from positively.review.opening import open_reviewable
+from positively.review.pictures import LARGE, THUMBNAIL, Pictures
+from positively.review.serving import in_browser, listen
+from positively.review.session import ReviewSession
+from positively.review.store import DecisionStore, default_place
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
 from reviewing import Opened, truth_of, words, write_tags
 
 
@@ -178,7 +178,7 @@ def test_hidden_photos_are_not_reviewed(tmp_path):
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     program = (
-        "import sys, time; from pathlib import Path; from positively.app.store import DecisionStore\n"
+        "import sys, time; from pathlib import Path; from positively.review.store import DecisionStore\n"
         "from positively.labels import LabelTable\n"
         "table = LabelTable.from_positives(['a.jpg'], ['cat'], [[]])\n"
         "store = DecisionStore(Path(sys.argv[1]), table)\n"
@@ -702,7 +702,7 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
     table, notes = open_reviewable(folder, ReadOptions())
     assert len(table) == 60 and table.classes == () and "broken.jpg" in " ".join(notes)
     assert default_place(folder) == tmp_path / "photos.review.sqlite"
-    from positively.training.frozen import frozen_features
+    from positively.finetune.frozen import frozen_features
     from reviewing import config
 
     table, features = frozen_features(table, config(place))
@@ -791,7 +791,7 @@ def test_no_process_list_shows_the_token(tmp_path, monkeypatch):
 def test_ctrl_c_during_a_renewal_ends_the_process_in_peace():
     script = """
 import time, torch
-from positively.app.renewal import Renewal
+from positively.review.renewal import Renewal
 
 def renew():
     end = time.monotonic() + 3

@@ -9,10 +9,11 @@ from scipy import sparse
 
 from positively import probe
 from positively.errors import LabelError
-from positively.missing import AuditDesign, ReviewModel, audit_coverage, simulate
-from positively.missing.audit import counted_draws, draw_audit, estimate_missing, estimate_total
-from positively.missing.review_calibration import _deviation
 from positively.probe import ONE_STEP
+from positively.research.simulate import audit_coverage, simulate
+from positively.review.audit import AuditDesign, counted_draws, draw_audit, estimate_missing, estimate_total
+from positively.review.calibration import _deviation
+from positively.review.model import ReviewModel
 
 CLASSES = ["sea", "sand", "dog", "boat", "kite"]
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from positively.app.guard import RUN
-from positively.app.serving import in_browser
 from positively.labels import LabelTable
-from positively.missing.asking import MIXED
+from positively.review.guard import RUN
+from positively.review.query import MIXED
+from positively.review.serving import in_browser
 from reviewing import served, truth_of, words, write_tags
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright ([dev])")

@@ -16,14 +16,14 @@ from torch import nn
 
 import positively as po
 from conftest import TINY
-from positively.data.loading import FeatureDataset
 from positively.errors import ConfigError, RunError
+from positively.finetune.loading import FeatureDataset
+from positively.finetune.scoring import score
 from positively.labels import LabelTable
 from positively.models import create_classifier
 from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
 from positively.runs.saving import load_model, load_model_config, save_model
-from positively.runs.scoring import score
 from ranks import on_two_processes
 
 # The folder

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from positively.data.scenes import CLASSES, _digits, _handwriting, make_scene, write_scenes
 from positively.labels import NEGATIVE, POSITIVE
+from positively.research.scenes import CLASSES, _digits, _handwriting, make_scene, write_scenes
 
 
 def test_scenes_are_the_same_every_time_and_differ_from_one_another():

@@ -35,8 +35,8 @@ from benchmarks.study.spaces import kernel_space
 from benchmarks.study.sweep import agreement, sweep
 from positively import probe
 from positively.errors import ConfigError, RunError
-from positively.methods import StepContext
-from positively.methods.pu_mlc import PUMLCMethod
+from positively.finetune.methods import StepContext
+from positively.finetune.methods.pu_mlc import PUMLCMethod
 from positively.models import create_classifier
 from positively.models.heads import root_normalize
 

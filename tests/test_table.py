@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import positively.data.assemble
-import positively.data.finishing
-from positively.data.images import content_hash
-from positively.data.options import ReadOptions
-from positively.data.overlap import image_hashes, with_hashes
-from positively.data.table import read_table
+import positively.tables.assemble
+import positively.tables.build
 from positively.errors import ImageError, LabelError, PositivelyError, TableError, in_shell
+from positively.images.decode import content_hash
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
+from positively.tables.options import ReadOptions
+from positively.tables.overlap import image_hashes, with_hashes
+from positively.tables.table import read_table
 
 
 @pytest.fixture
@@ -461,7 +461,7 @@ def test_lines_stay_exact_below_blank_lines_and_quoted_breaks(folder: Path) -> N
 def test_a_large_table_is_put_together_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = "image,zebra,cat,dog\na.jpg,1,0,1\nb.jpg,0,1,0\nc.jpg,1,1,0\nd.jpg,0,0,0\ne.jpg,0,0,1\n"
     whole = read(folder, content, zero="negative")[0]
-    monkeypatch.setattr(positively.data.assemble, "_BLOCK", 2)
+    monkeypatch.setattr(positively.tables.assemble, "_BLOCK", 2)
     assert read(folder, content, zero="negative")[0].states().tolist() == whole.states().tolist()
     assert whole.states().tolist() == [[-1, 1, 1], [1, -1, -1], [1, -1, 1], [-1, -1, -1], [-1, 1, -1]]
 
@@ -514,7 +514,7 @@ def test_options_are_checked_before_any_image_is_decoded(
     def decoded(*_: object) -> None:
         pytest.fail("an image was decoded before the options were checked")
 
-    monkeypatch.setattr(positively.data.finishing, "verify_images", decoded)
+    monkeypatch.setattr(positively.tables.build, "verify_images", decoded)
     (folder / "tags.csv").write_text("image,tags\na.jpg,cat\nb.jpg,cat;dog\n")
     with pytest.raises(PositivelyError, match=message):
         read_table(folder / "tags.csv", ReadOptions(**options))  # type: ignore[arg-type]

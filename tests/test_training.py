@@ -19,9 +19,9 @@ import positively as po
 import shapes
 from conftest import TINY, options
 from positively.errors import ConfigError, ImageError, MetricError, RunError, TableError
-from positively.methods import METHODS, create_method
+from positively.finetune.methods import METHODS, create_method
+from positively.finetune.runtime import Interruption
 from positively.metrics import evaluate
-from positively.training.runtime import Interruption
 
 WORDS = options(TINY | {"ema": 0.9, "options.gamma": 0.3})
 
@@ -57,7 +57,7 @@ def unbroken(scenes, environment, tmp_path_factory):
 # A training that dies at a chosen step: the process kills itself, as a power cut would, or is asked to stop.
 DYING = """
 import os, signal, sys
-from positively.training.trainer import Trainer
+from positively.finetune.loop import Trainer
 from positively.cli import main
 plain, when, how = Trainer._learn, int(sys.argv[1]), getattr(signal, sys.argv[2])
 def learn(self, batch):

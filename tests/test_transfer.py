@@ -9,11 +9,12 @@ import torch
 import torch.distributed as dist
 
 from positively.distributed import gather_rows_with_gradient, own_rows
-from positively.methods import StepContext, cooccurrence, create_method, sst
-from positively.methods.class_features import FeatureQueue, contrastive_loss, unit_features
-from positively.methods.cooccurrence import CoOccurrence
-from positively.methods.kmeans import cluster_centres
-from positively.methods.sarb import soft_bce
+from positively.finetune.methods import StepContext, create_method
+from positively.research.rivals import cooccurrence, sst
+from positively.research.rivals.class_features import FeatureQueue, contrastive_loss, unit_features
+from positively.research.rivals.cooccurrence import CoOccurrence
+from positively.research.rivals.kmeans import cluster_centres
+from positively.research.rivals.sarb import soft_bce
 from ranks import on_two_processes
 
 WIDTH = 6

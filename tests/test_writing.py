@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
-from positively.data.writing import check_tag, write_table
 from positively.errors import TableError
 from positively.labels import LabelTable
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
+from positively.tables.write_back import check_tag, write_table
 
 CHANGES = {("a.jpg", "dog"): 1, ("b.jpg", "cat"): -1, ("c.jpg", "cat"): -1, ("c.jpg", "zebra"): 1, ("d.jpg", "dog"): 0}
 EXPECTED = {  # image → positive, negative

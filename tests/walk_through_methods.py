@@ -16,10 +16,10 @@ CHANGES |= {"restore_best": True, "refit": True}
 def main(place, out):
     import shapes
     from positively import distributed
-    from positively.methods import METHODS, register_method
-    from positively.training.config import TrainConfig
-    from positively.training.runtime import launch
-    from positively.training.trainer import Trainer
+    from positively.config import TrainConfig
+    from positively.finetune.loop import Trainer
+    from positively.finetune.methods import METHODS, register_method
+    from positively.finetune.runtime import launch
     from test_methods import Everything, Killed, Memory, Ridge, make, weights
 
     fabric = launch(TrainConfig(accelerator="cpu", devices=2, precision="64-true"))

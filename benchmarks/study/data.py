@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from positively.bench.datasets import read_dataset
-from positively.data.options import ReadOptions
-from positively.data.transforms import ImageTransform
-from positively.features import extract, feature_key
+from positively.finetune.extract import extract, feature_key
+from positively.images.transforms import ImageTransform
 from positively.labels import States
 from positively.models import Classifier, Depth, create_classifier
 from positively.randomness import random_stream
+from positively.research.bench.datasets import read_dataset
+from positively.tables.options import ReadOptions
 
 IMAGE_SIZE = 224
 BACKBONE = "tf_efficientnet_lite0"
@@ -63,7 +63,7 @@ def read_photos(
     """Read a benchmark, and compute the features that are not in the store yet.
 
     Args:
-        place: A folder that :func:`positively.bench.datasets.read_dataset` reads.
+        place: A folder that :func:`positively.research.bench.datasets.read_dataset` reads.
         weights: File with the weights of the backbone, or "pretrained".
         backbone: Its name.
         store: Folder of the features; by default the user's cache.

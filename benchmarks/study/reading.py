@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from positively.bench.claims import Verdict, verdict
-from positively.bench.results import Result, Spread, read_results, spread
+from positively.research.bench.claims import Verdict, verdict
+from positively.research.bench.results import Result, Spread, read_results, spread
 
 Cells = dict[tuple[str, str, int], dict[int, Result]]
 """(setting, row, size) → seed → result."""

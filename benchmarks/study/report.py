@@ -13,11 +13,11 @@ from benchmarks.study.reading import Found, compared, read_found
 from benchmarks.study.settings import AT_SIZES, BIASED, UNIFORM, Setting
 from benchmarks.study.sweep import agreement
 from benchmarks.study.variants import Variant
-from positively.bench.claims import CONFIDENCE, Verdict
-from positively.bench.results import Result, Spread, spread
-from positively.bench.tables import NOTHING, SPREAD_NOTE, show
 from positively.files import safe_name, write_text
 from positively.report.tables import Table
+from positively.research.bench.claims import CONFIDENCE, Verdict
+from positively.research.bench.results import Result, Spread, spread
+from positively.research.bench.tables import NOTHING, SPREAD_NOTE, show
 
 WORDS = {"holds": "ahead", "does not hold": "behind"}
 """Verdicts on the claim that a row is ahead of the one it is compared with."""
@@ -238,7 +238,7 @@ def criterion_tables(found: Found) -> list[Table]:
 def difference(found: Verdict) -> str:
     """The mean difference, its interval and a word.
 
-    >>> from positively.bench.claims import verdict
+    >>> from positively.research.bench.claims import verdict
     >>> difference(verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]))
     '+2.67 (+1.23 to +4.10), ahead'
     """

@@ -17,9 +17,9 @@ from benchmarks.study.closed import Labels
 from benchmarks.study.data import IMAGE_SIZE, Photos
 from benchmarks.study.problem import Problem
 from benchmarks.study.settings import Setting
-from positively.bench.results import Cell, Result, read_result, write_result
 from positively.files import safe_name
 from positively.labels import NEGATIVE, POSITIVE
+from positively.research.bench.results import Cell, Result, read_result, write_result
 
 ESTIMATOR = "λ by PU AP"
 """Changes with the closed form itself, so that results of another are never taken for its own."""

@@ -24,25 +24,25 @@ from benchmarks.study.masks import known_positives
 from benchmarks.study.problem import Problem
 from benchmarks.study.variants import Variant
 from positively.calibration import calibrate, log_ranks
-from positively.data.loading import FeatureDataset
+from positively.config import TrainConfig
+from positively.finetune.auto import resolve
+from positively.finetune.holdout import split_rows
+from positively.finetune.loading import FeatureDataset
+from positively.finetune.loop import Trainer
+from positively.finetune.methods import Method, StepContext, TrainingContext
+from positively.finetune.methods.closed_form import ClosedFormOptions, solve_table
+from positively.finetune.methods.distill import Distill, DistillOptions
+from positively.finetune.methods.pu_mlc import PUMLCMethod
+from positively.finetune.runtime import launch, preserved_random_state
 from positively.labels import POSITIVE, UNKNOWN, LabelTable, States
 from positively.losses import adaptive_temperature, mixup_consistency, mixup_targets
 from positively.losses.statistics import batch_log_mean_exp
-from positively.methods import Method, StepContext, TrainingContext
-from positively.methods.closed_form import ClosedFormOptions, solve_table
-from positively.methods.distill import Distill, DistillOptions
-from positively.methods.pu_mlc import PUMLCMethod
 from positively.metrics import mean_average_precision
 from positively.models.heads import pool_windows
 from positively.probe import ONE_STEP, Probe, Step, fit
 from positively.probe.choice import PENALTIES, choose_penalty
 from positively.probe.probe import LOGIT_BEND
 from positively.randomness import random_stream
-from positively.training.auto import resolve
-from positively.training.config import TrainConfig
-from positively.training.holdout import split_rows
-from positively.training.runtime import launch, preserved_random_state
-from positively.training.trainer import Trainer
 
 Scores = npt.NDArray[np.float32]
 

@@ -20,20 +20,19 @@ _HOMES = {
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
     "register_head": "models",
     "register_loss": "losses",
-    "register_method": "methods",
+    "register_method": "finetune.methods",
 }
 _ROOMS = (
     "calibration",
-    "data",
+    "embedding",
     "errors",
-    "features",
+    "finetune",
     "labels",
     "losses",
-    "methods",
     "metrics",
     "models",
     "probe",
-    "training",
+    "tables",
 )
 __all__ = [
     "LabelState",
@@ -55,9 +54,9 @@ __all__ = [
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe
     from positively.api import Run, find_missing, fit, read, write_report
+    from positively.finetune.methods import register_method
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss
-    from positively.methods import register_method
     from positively.models import register_head
 
 

@@ -10,18 +10,18 @@ from typing import Any
 import numpy.typing as npt
 from torch import nn
 
-from positively.data.options import ReadOptions
-from positively.data.reading import read_labels
+from positively.config import TrainConfig
 from positively.errors import ConfigError, and_more
 from positively.export.finished import export_training
+from positively.finetune.run import train
 from positively.labels import LabelTable
 from positively.logs import logger, shown
 from positively.missing import MissingTags, missing_in_run, missing_in_scores, missing_in_table
 from positively.options import check_options, kinds_of
-from positively.predict import Run
 from positively.report.finished import report_training
-from positively.training.config import TrainConfig
-from positively.training.fit import train
+from positively.runs import Run
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
 
 __all__ = ["Run", "find_missing", "fit", "read", "write_report"]
 
@@ -33,7 +33,7 @@ def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **o
         path: CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit.
         split: Only the rows whose split column says so.
         quiet: Show nothing, where no logging is set up; whoever has set it up decides there.
-        **options: Fields of :class:`positively.data.options.ReadOptions`, such as ``images="photos/"``.
+        **options: Fields of :class:`positively.tables.options.ReadOptions`, such as ``images="photos/"``.
     """
     table, notes = read_labels(path, ReadOptions(**_checked(options, ReadOptions, "read")))
     with shown(quiet):
@@ -59,7 +59,7 @@ def fit(
             trained in place. Default: what suits the machine.
         config: A whole configuration; what is given beside it wins.
         quiet: Show nothing, where no logging is set up.
-        **options: Fields of :class:`positively.training.config.TrainConfig`, such as ``epochs=10``.
+        **options: Fields of :class:`positively.config.TrainConfig`, such as ``epochs=10``.
     """
     if not isinstance(table, LabelTable):
         raise ConfigError(f"fit takes a table, not {table!r}; read it first: po.read('tags.csv', images='photos/').")
@@ -117,7 +117,7 @@ def find_missing(
         at_least: Leave out what is less probable than this.
         config: Of a table: a whole configuration; what is given beside it wins.
         quiet: Show nothing, where no logging is set up.
-        **options: Of a table: fields of :class:`positively.training.config.TrainConfig`, such as ``backbone``.
+        **options: Of a table: fields of :class:`positively.config.TrainConfig`, such as ``backbone``.
 
     >>> import numpy as np
     >>> generator = np.random.default_rng(0)

@@ -1,4 +1,8 @@
-"""Names → classes: methods, losses and heads, ours and those of a user's own code."""
+"""Names → classes, ours and those of a user's own code: every place where something can be plugged in.
+
+Our own are listed here with the module they are in, which is imported when the entry is asked for: so the core
+knows all names without importing torch.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,19 @@ import difflib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zlib import crc32
 
 from positively.errors import ConfigError, option
+
+if TYPE_CHECKING:
+    from positively.finetune.methods.base import Method
+    from positively.losses.base import LossModule
+    from positively.models.heads.base import Head
 
 T = TypeVar("T")
 _GROUP = "positively.plugins"
@@ -29,17 +39,25 @@ class Registry(Mapping[str, T], Generic[T]):
     positively.errors.ConfigError: There is no shape 'rond'; there are round. Did you mean 'round'?
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, homes: Mapping[str, str] | None = None) -> None:
+        """Make a registry.
+
+        Args:
+            kind: What is registered here, for messages.
+            homes: Name → ``module:attribute`` of entries that are imported when they are asked for.
+        """
         self.kind = kind
+        self._homes = dict(homes or {})
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[Any], Any]:
         """Decorator that puts a class under a name; a name that is taken is refused, unless by the same code."""
 
         def add(entry: Any) -> Any:
-            known = self._entries.get(name)
-            if known is not None and _origin(known) != _origin(entry):
-                raise ConfigError(f"There is a {self.kind} '{name}' already ({_origin(known)}). Take another name.")
+            known = self._homes.get(name, "").replace(":", ".")
+            known = _origin(self._entries[name]) if name in self._entries else known
+            if known and known != _origin(entry):
+                raise ConfigError(f"There is a {self.kind} '{name}' already ({known}). Take another name.")
             self._entries[name] = entry
             return entry
 
@@ -50,20 +68,106 @@ class Registry(Mapping[str, T], Generic[T]):
             near = difflib.get_close_matches(name, list(self), n=1)
             hint = f" Did you mean '{near[0]}'?" if near else f" One of your own comes with {option('plugin', 'FILE')}."
             raise ConfigError(f"There is no {self.kind} '{name}'; there are {', '.join(self)}.{hint}")
+        if name not in self._entries:
+            module, _, attribute = self._homes[name].partition(":")
+            self._entries[name] = getattr(import_module(f"positively.{module}"), attribute)
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._entries:
-            load_entry_points()
+        if name in self._homes or name in self._entries:
+            return True
+        load_entry_points()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         load_entry_points()
-        return iter(self._entries)
+        return iter(dict.fromkeys([*self._homes, *self._entries]))
 
     def __len__(self) -> int:
-        load_entry_points()
-        return len(self._entries)
+        return len(list(iter(self)))
+
+
+class MethodRegistry(Registry[T]):
+    """Methods by name; a loss without a method of its own is one that minimises it."""
+
+    def __getitem__(self, name: str) -> T:
+        if name in LOSSES and not super().__contains__(name):
+            made: T = import_module("positively.finetune.methods.loss_method").method_of_loss(name)
+            return made
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in LOSSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*super().__iter__(), *LOSSES]))
+
+
+LOSSES: Registry[type[LossModule]] = Registry(
+    "loss",
+    {
+        "pu-mlc": "losses.variational:PUMLC",
+        "vpu": "losses.variational:VPU",
+        "upu": "losses.risk:UPU",
+        "nnpu": "losses.risk:NNPU",
+        "bce": "losses.bce:BCE",
+        "assume-negative": "losses.bce:AssumeNegative",
+        "partial-bce": "losses.partial_bce:PartialBCE",
+        "asl": "losses.focusing:ASL",
+        "asl-an": "losses.focusing:ASLAssumeNegative",
+        "focal": "losses.focusing:Focal",
+        "focal-an": "losses.focusing:FocalAssumeNegative",
+        "an-ls": "losses.single_positive:ANLS",
+        "em": "losses.single_positive:EM",
+        "hill": "losses.robust:Hill",
+        "splc": "losses.robust:SPLC",
+        "gr": "losses.generalized_robust:GR",
+        "two-way": "losses.two_way:TwoWay",
+        "epr": "losses.expected_positives:EPR",
+    },
+)
+METHODS: Registry[type[Method]] = MethodRegistry(
+    "method",
+    {
+        "closed-form": "finetune.methods.closed_form:ClosedForm",
+        "distill": "finetune.methods.distill:Distill",
+        "pu-mlc": "finetune.methods.pu_mlc:PUMLCMethod",
+        "vpu": "finetune.methods.pu_mlc:VPUMethod",
+        "upu": "finetune.methods.risk:UPUMethod",
+        "nnpu": "finetune.methods.risk:NNPUMethod",
+        "splc": "finetune.methods.scheduled:SPLCMethod",
+        "gr": "finetune.methods.scheduled:GRMethod",
+        "em": "research.rivals.em_apl:EMMethod",
+        "em-apl": "research.rivals.em_apl:EMAPL",
+        "ll-r": "research.rivals.large_loss:LargeLossRejection",
+        "ll-ct": "research.rivals.large_loss:LargeLossTemporary",
+        "ll-cp": "research.rivals.large_loss:LargeLossPermanent",
+        "prototype": "research.rivals.prototype:PrototypeMethod",
+        "sst": "research.rivals.sst:SSTMethod",
+        "sarb": "research.rivals.sarb:SARBMethod",
+        "ml-gcn": "research.rivals.label_graphs:MLGCNMethod",
+        "ssgrl": "research.rivals.label_graphs:SSGRLMethod",
+        "cadm": "research.rivals.cadm:CADMMethod",
+        "cop": "research.rivals.cop:CoProjectionMethod",
+        "dual-coop": "research.rivals.dual_coop:DualCoOp",
+        "cl": "research.rivals.curriculum:CurriculumLabelling",
+        "imcl": "research.rivals.interactive:InteractiveMethod",
+        "epr": "research.rivals.expected_positives:EPRMethod",
+        "role": "research.rivals.role:RoleMethod",
+    },
+)
+HEADS: Registry[type[Head]] = Registry(
+    "head",
+    {
+        "linear": "models.heads.linear:LinearHead",
+        "kernel": "models.heads.kernel:KernelHead",
+        "semantic-graph": "models.heads.semantic_graph:SemanticGraphHead",
+        "ml-gcn": "models.heads.ml_gcn:MLGCNHead",
+        "cadm": "models.heads.cadm:DisentangledHead",
+        "cop": "models.heads.cop:CoProjectionHead",
+        "dual-coop": "models.heads.dual_coop:DualCoOpHead",
+    },
+)
 
 
 def _origin(entry: Any) -> str:

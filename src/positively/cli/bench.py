@@ -7,14 +7,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from positively.bench.options import BenchOptions
 from positively.cli.parsing import Parser, take
-from positively.data.options import ReadOptions
-from positively.training.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
+from positively.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
+from positively.research.bench.options import BenchOptions
+from positively.tables.options import ReadOptions
 
 if TYPE_CHECKING:
-    from positively.bench.datasets import Dataset
-    from positively.bench.grid import Bench, Job
+    from positively.research.bench.datasets import Dataset
+    from positively.research.bench.grid import Bench, Job
 
 # What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
 _READING = {"year", "empty_images", "difficult", "skip_missing", "skip_broken", "verify"}
@@ -27,7 +27,7 @@ _CHOSEN = {
 
 def parser() -> Parser:
     """Options of the verb."""
-    suites = (path.stem for path in Path(__file__).parents[1].glob("bench/suites/*.yaml"))
+    suites = (path.stem for path in Path(__file__).parents[1].glob("research/bench/suites/*.yaml"))
     made = Parser(
         "bench",
         "[SUITE ...]",
@@ -69,17 +69,17 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, train what is missing, write the report."""
     values, recipe = parser().parse_recipe(arguments)
-    from positively.bench.datasets import read_dataset
-    from positively.bench.grid import Bench
-    from positively.bench.sections import labels_section, suite_section
-    from positively.bench.suite import read_suite
     from positively.errors import ConfigError, option
+    from positively.finetune.auto import check_config
+    from positively.finetune.runtime import launch
     from positively.logs import logger
     from positively.models import check_word_vectors, find_backbone
     from positively.registry import load_plugin
     from positively.report.page import write_report
-    from positively.training.auto import check_config
-    from positively.training.runtime import launch
+    from positively.research.bench.datasets import read_dataset
+    from positively.research.bench.grid import Bench
+    from positively.research.bench.sections import labels_section, suite_section
+    from positively.research.bench.suite import read_suite
 
     began, options = time.perf_counter(), take(BenchOptions, values)
     if values.plugin:

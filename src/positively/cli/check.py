@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import READABLE, ReadOptions
 from positively.errors import ConfigError, in_shell, option
+from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
-    from positively.data.inspection import Inspection
-    from positively.data.problems import Problem
     from positively.labels import LabelTable
+    from positively.tables.diagnostics import Problem
+    from positively.tables.inspection import Inspection
 
 
 def parser() -> Parser:
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     if values.table is None:
         return 0
 
-    from positively.data.inspection import find_overlap, inspect_labels
+    from positively.tables.inspection import find_overlap, inspect_labels
 
     found = inspect_labels(values.table, reading)
     _show(found.notes)
@@ -115,7 +115,7 @@ def _print_problems(problems: list[Problem]) -> None:
 
 
 def _write_aliases(out: Path, found: Inspection, reading: ReadOptions) -> None:
-    from positively.data.names import read_aliases, write_aliases
+    from positively.tables.names import read_aliases, write_aliases
 
     if not found.aliases:
         _show([f"No tags look alike, so {out} was not written."])

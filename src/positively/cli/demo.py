@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from positively.demo import MEASURES, draw, run_demo, summarize
+    from positively.research.demo import MEASURES, draw, run_demo, summarize
 
     began, out = time.perf_counter(), Path(values.out)
     results = run_demo(out, values.seeds)

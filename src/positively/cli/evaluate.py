@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import READABLE, ReadOptions
+from positively.tables.options import READABLE, ReadOptions
 
 
 def parser() -> Parser:
@@ -33,11 +33,11 @@ def main(arguments: list[str]) -> int:
     """Evaluate, print, write."""
     values = parser().parse(arguments)
     from positively.cli.progress import counting
-    from positively.data.reading import read_labels
     from positively.files import write_json
     from positively.logs import logger
-    from positively.predict import Run
     from positively.registry import load_plugin
+    from positively.runs import Run
+    from positively.tables.reading import read_labels
 
     if values.plugin:
         load_plugin(values.plugin)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from positively.cli.parsing import Parser
 
 if TYPE_CHECKING:
-    from positively.predict import Run
+    from positively.runs import Run
 
 
 def parser() -> Parser:
@@ -56,8 +56,8 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Export, say what was written."""
     values = parser().parse(arguments)
-    from positively.predict import Run
     from positively.registry import load_plugin
+    from positively.runs import Run
 
     _refuse_idle_options(values)
     if values.plugin:

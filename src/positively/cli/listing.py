@@ -4,7 +4,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from positively.methods import METHODS
+from positively.finetune.methods import METHODS
 from positively.models import head_options
 from positively.options import describe_options
 from positively.registry import load_plugin

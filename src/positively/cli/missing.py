@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import READABLE, ReadOptions
-from positively.training.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
+from positively.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
+from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
     from positively.files import beside
     from positively.missing.files import MissingFolder
-    from positively.missing.listing import PLACES
+    from positively.missing.result import PLACES
     from positively.runs.folder import RunFolder
 
     source = Path(values.source)
@@ -95,12 +95,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _find_in_table(source: Path, values: Namespace, at_least: float, folder: MissingFolder) -> Finding:
-    from positively.data.reading import read_labels
+    from positively.finetune.auto import check_config
     from positively.logs import logger
     from positively.missing import missing_in_table
     from positively.models import find_backbone
     from positively.registry import load_plugin
-    from positively.training.auto import check_config
+    from positively.tables.reading import read_labels
 
     config, reading = take(TrainConfig, values), take(ReadOptions, values)
     if config.plugin:
@@ -118,12 +118,12 @@ def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
     """What the run stored; its table is read again only to be written with the tags that were found."""
     import yaml
 
-    from positively.data.reading import read_labels
     from positively.errors import PositivelyError
     from positively.logs import logger
     from positively.missing import missing_in_run
     from positively.options import kinds_of
-    from positively.predict import Run
+    from positively.runs import Run
+    from positively.tables.reading import read_labels
 
     run = Run(source)
     found = missing_in_run(run, at_least=at_least)

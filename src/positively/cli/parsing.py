@@ -14,7 +14,7 @@ from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from positively.errors import ConfigError
 
 if TYPE_CHECKING:
-    from positively.recipes import Recipe
+    from positively.research.recipes import Recipe
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -68,7 +68,7 @@ class Parser(ArgumentParser):
 
     def parse_recipe(self, arguments: list[str]) -> tuple[Namespace, Recipe | None]:
         """As :meth:`parse`; the options of a recipe that is named stand in for the defaults."""
-        from positively.recipes import read_recipe
+        from positively.research.recipes import read_recipe
 
         words = self._all_normal(arguments)
         named = [following for word, following in pairwise([*words, ""]) if word == "--recipe"]

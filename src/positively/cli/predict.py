@@ -16,7 +16,7 @@ from positively.options import Runtime
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-    from positively.predict import Picture, Prediction, Written
+    from positively.runs import Picture, Prediction, Written
 
 
 def parser() -> Parser:
@@ -58,8 +58,8 @@ def main(arguments: list[str]) -> int:
     """Predict, one line an image."""
     values = parser().parse(arguments)
     from positively.cli.progress import counting
-    from positively.predict import Run, Tagger, write_predictions
     from positively.registry import load_plugin
+    from positively.runs import Run, Tagger, write_predictions
     from positively.runs.folder import RunFolder
     from positively.runs.saving import load_model_config
 
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _pictures(values: Namespace) -> list[Picture]:
-    from positively.predict.pictures import find_pictures, read_list
+    from positively.runs.pictures import find_pictures, read_list
 
     if "-" not in values.places:
         return find_pictures(values.places, values.images)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import READABLE, ReadOptions
-from positively.training.config import MachineOptions, ModelOptions, TrainConfig
+from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
-    from positively.app.session import ReviewSession
-    from positively.app.store import DecisionStore
     from positively.labels import LabelTable
+    from positively.review.session import ReviewSession
+    from positively.review.store import DecisionStore
 
 # What features depend on; the rest of these groups is about training.
 _MODEL = {"backbone", "weights", "image_size"}
@@ -60,11 +60,11 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, look at the photos once, serve until Ctrl-C."""
     values = parser().parse(arguments)
-    from positively.app.exporting import check_export
-    from positively.app.opening import open_reviewable
-    from positively.app.store import DecisionStore, default_place
-    from positively.data.writing import check_writable
     from positively.logs import logger
+    from positively.review.exporting import check_export
+    from positively.review.opening import open_reviewable
+    from positively.review.store import DecisionStore, default_place
+    from positively.tables.write_back import check_writable
 
     source, reading = Path(values.table), take(ReadOptions, values)
     place = Path(values.out) if values.out else default_place(source)
@@ -97,8 +97,8 @@ def _require_extra() -> None:
 
 
 def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore) -> None:
-    from positively.app.exporting import export_table
-    from positively.app.tally import Tally
+    from positively.review.exporting import export_table
+    from positively.review.tally import Tally
 
     tally = Tally()
     for action in store.actions():
@@ -111,12 +111,12 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
 def _serve(
     source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, config: TrainConfig, values: object
 ) -> None:
-    from positively.app.exporting import export_table, free_export
-    from positively.app.guard import Guard, is_loopback
-    from positively.app.server import create_app
-    from positively.app.serving import listen, serve
-    from positively.app.session import ReviewSession
-    from positively.training.frozen import frozen_features
+    from positively.finetune.frozen import frozen_features
+    from positively.review.exporting import export_table, free_export
+    from positively.review.guard import Guard, is_loopback
+    from positively.review.server import create_app
+    from positively.review.serving import listen, serve
+    from positively.review.session import ReviewSession
 
     host, port, no_open = (getattr(values, name) for name in ("host", "port", "no_open"))
     listening = listen(host, port)  # before the photos are looked at, which may take minutes

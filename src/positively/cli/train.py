@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from positively.cli.parsing import Parser, take
-from positively.data.options import READABLE, ReadOptions
-from positively.training.config import GROUPS, TrainConfig
+from positively.config import GROUPS, TrainConfig
+from positively.tables.options import READABLE, ReadOptions
 
 
 def parser() -> Parser:
@@ -26,18 +26,18 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
     values, recipe = parser().parse_recipe(arguments)
-    from positively.data.reading import read_labels
     from positively.distributed import broadcast
     from positively.errors import PositivelyError
     from positively.export.finished import export_training
+    from positively.finetune.auto import check_config
+    from positively.finetune.run import train
+    from positively.finetune.runtime import launch
     from positively.logs import logger
     from positively.models import find_backbone
     from positively.registry import load_plugin
     from positively.report.finished import report_training
     from positively.runs.folder import RunFolder
-    from positively.training.auto import check_config
-    from positively.training.fit import train
-    from positively.training.runtime import launch
+    from positively.tables.reading import read_labels
 
     config, reading = take(TrainConfig, values), take(ReadOptions, values)
     if config.plugin:

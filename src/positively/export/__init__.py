@@ -3,7 +3,7 @@
 from positively.export.int8 import Int8File, export_int8
 from positively.export.onnx import OnnxFile, export_onnx
 from positively.export.tagger import TaggerFolder, export_tagger
-from positively.export.transformers import export_transformers
+from positively.models.transformers_export import export_transformers
 
 __all__ = [
     "Int8File",

@@ -12,8 +12,8 @@ def export_training(run: Path) -> None:
     """Write transformers/ of a training that is finished; where it cannot be, that is said and does no harm."""
     if not is_first_process():
         return
-    from positively.export.transformers import export_transformers
-    from positively.predict import Run
+    from positively.models.transformers_export import export_transformers
+    from positively.runs import Run
 
     try:
         folder = export_transformers(Run(run, device="cpu"))

@@ -20,7 +20,7 @@ from positively.files import write_with
 from positively.models import Classifier
 from positively.models.onnx import example_pixels, import_runtime, to_onnx
 from positively.models.padding import SIZE_STEP, pad_evenly
-from positively.predict import Run
+from positively.runs import Run
 
 TOLERANCE = 1e-4
 """Largest difference of a score to torch's with which an export is still the same model."""

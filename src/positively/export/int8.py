@@ -26,7 +26,7 @@ from positively.export.module import ExportModule
 from positively.export.onnx import file_scores
 from positively.export.photos import Photos, draw_photos
 from positively.models.onnx import import_runtime
-from positively.predict import Run
+from positively.runs import Run
 
 _CALIBRATED, _COMPARED = 128, 400
 _BATCH = 16

@@ -21,7 +21,7 @@ from positively.export.graph import (
 )
 from positively.export.module import ExportModule
 from positively.models.onnx import import_runtime
-from positively.predict import Run
+from positively.runs import Run
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from positively.data.places import locate
 from positively.errors import ImageError, RunError, option
 from positively.export.graph import Pixels
+from positively.images.paths import locate
 from positively.labels import States
-from positively.predict import Run
 from positively.randomness import random_stream
-from positively.training.sources import photo_root, read_config, read_training_labels
+from positively.runs import Run
+from positively.runs.sources import photo_root, read_config, read_training_labels
 
 FEWEST = 12
 """Photos below which neither ranges nor a loss can be told."""

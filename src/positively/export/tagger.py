@@ -30,8 +30,8 @@ from positively.files import is_temporary, write_json, write_text
 from positively.labels import POSITIVE
 from positively.models import Classifier
 from positively.models.onnx import for_use, import_runtime
-from positively.predict import Run
-from positively.training.sources import read_training_labels
+from positively.runs import Run
+from positively.runs.sources import read_training_labels
 
 _NEVER = 2.0
 """Threshold of a class that is never given: a number, since programs read the whole column as numbers."""

@@ -16,12 +16,13 @@ from positively.losses.focusing import (
 )
 from positively.losses.generalized_robust import GR, gr
 from positively.losses.partial_bce import PartialBCE, partial_bce
-from positively.losses.registry import LOSSES, register_loss
+from positively.losses.registry import register_loss
 from positively.losses.risk import NNPU, UPU, nnpu, upu
 from positively.losses.robust import SPLC, Hill, hill, splc
 from positively.losses.single_positive import ANLS, EM, an_ls, em
 from positively.losses.two_way import TwoWay, two_way
 from positively.losses.variational import PUMLC, VPU, adaptive_temperature, pu_mlc, vpu
+from positively.registry import LOSSES
 
 __all__ = [
     "ANLS",

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from positively.data.images import content_hash
-from positively.data.options import ReadOptions
-from positively.data.writing import WRITABLE, write_table
 from positively.errors import FileError, and_more, option
 from positively.files import is_temporary, write_json, write_with
+from positively.images.decode import content_hash
 from positively.labels import POSITIVE, LabelTable
-from positively.missing.listing import MissingTags, Pairs, rounded
+from positively.missing.result import MissingTags, Pairs, rounded
+from positively.tables.options import ReadOptions
+from positively.tables.write_back import WRITABLE, write_table
 
 Format = Literal["csv", "parquet"]
 

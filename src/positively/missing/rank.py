@@ -10,7 +10,7 @@ import numpy.typing as npt
 from positively.calibration import Calibration
 from positively.errors import LabelError
 from positively.labels import POSITIVE, UNKNOWN, States
-from positively.missing.listing import ClassCounts, MissingTags, Pairs
+from positively.missing.result import ClassCounts, MissingTags, Pairs
 
 Classes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating]

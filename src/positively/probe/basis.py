@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from positively.data.loading import FeatureRows
 from positively.distributed import agree, broadcast, sum_over_processes
+from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError
 from positively.models.heads import gaussian_kernel, root_normalize
 

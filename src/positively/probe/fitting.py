@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from positively.data.loading import FeatureRows
+from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError
 from positively.probe.basis import WholeImages, as_rows, as_tensor, choose_kernel, kernel_basis, linear_basis, whole
 from positively.probe.labels import ProbeLabels

@@ -20,8 +20,8 @@ from positively.calibration import (
     summarize,
     summarized_pu_average_precision,
 )
-from positively.data.loading import FeatureRows
 from positively.distributed import broadcast
+from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError, LabelError
 from positively.labels import POSITIVE, UNKNOWN, check_states
 from positively.probe.basis import as_rows, row_blocks

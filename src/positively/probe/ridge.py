@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from positively import distributed
-from positively.data.loading import FeatureRows
 from positively.distributed import gather_rows, sum_over_processes
+from positively.embedding.rows import FeatureRows
 from positively.probe.basis import Basis, WholeImages, row_blocks, whole
 
 # Coordinates up to this size stay in memory; larger ones are computed again, block by block, at every pass.

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from positively.data.loading import FeatureRows
+from positively.embedding.rows import FeatureRows
 from positively.models.heads import root_normalize
 from positively.probe.basis import as_rows, as_tensor, row_blocks
 from positively.randomness import random_stream

@@ -15,16 +15,7 @@ from positively.models.heads.ml_gcn import MLGCNHead
 from positively.models.heads.normalization import root_normalize, unit_length
 from positively.models.heads.semantic_graph import SemanticGraphHead
 from positively.options import check_options, kinds_of, options_of
-from positively.registry import Registry
-
-HEADS: Registry[type[Head]] = Registry("head")
-HEADS.register("linear")(LinearHead)
-HEADS.register("kernel")(KernelHead)
-HEADS.register("semantic-graph")(SemanticGraphHead)
-HEADS.register("ml-gcn")(MLGCNHead)
-HEADS.register("cadm")(DisentangledHead)
-HEADS.register("cop")(CoProjectionHead)
-HEADS.register("dual-coop")(DualCoOpHead)
+from positively.registry import HEADS
 
 
 def register_head(name: str) -> Callable[[type[Head]], type[Head]]:

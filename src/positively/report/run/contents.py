@@ -18,7 +18,7 @@ from positively.errors import RunError
 from positively.labels import LabelTable, States
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
-from positively.training.sources import read_config, read_table_again, states_as_trained
+from positively.runs.sources import read_config, read_table_again, states_as_trained
 
 # Pairs of photo and tag that a report looks at; of a larger table it takes photos at even distances.
 MOST_PAIRS = 2**23

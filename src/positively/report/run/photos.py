@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from positively.data.images import load_image
 from positively.errors import ImageError
-from positively.missing.listing import Pairs
+from positively.images.decode import load_image
+from positively.missing.result import Pairs
 from positively.report.page import Photo
 
 SIDE, QUALITY = 240, 72

@@ -19,7 +19,7 @@ from positively.report.run.scores import scores_section, thresholds_section
 from positively.report.run.suggestions import listing, missing_section, photos_section
 from positively.report.run.summary import summary_section
 from positively.report.run.training import environment_section, training_section
-from positively.training.sources import photo_root
+from positively.runs.sources import photo_root
 
 # By the first bytes of a page one can tell whether it is ours.
 _MARK = '<meta name="generator" content="positively">'

@@ -1,0 +1,171 @@
+"""Features of a table's images: taken from the store where they are on disk, computed once where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from positively import distributed
+from positively.distributed import agree
+from positively.embedding.cache import GRAPH, FeatureStore, default_store
+from positively.embedding.rows import FeatureRows
+from positively.finetune.loading import ImageDataset, SequentialBatchSampler, make_loader
+from positively.finetune.sharing import processes_at
+from positively.images.transforms import ImageTransform
+from positively.labels import LabelTable
+from positively.models.classifier import Classifier
+from positively.models.fingerprint import fingerprint
+from positively.models.onnx import run_frozen
+from positively.options import Runtime
+from positively.tables.overlap import image_hashes
+
+PIXELS_VERSION = 1
+"""Version of decoding and resizing: raise it when either changes, so that older features are computed anew."""
+
+# Maps are a hundred times as large as vectors, and half precision is enough for them.
+_VECTOR_TYPE, _MAP_TYPE = torch.float32, torch.float16
+
+# Features computed between two writes: what a kill can cost, and how long another process may have to wait.
+_SEGMENT_IMAGES, _SEGMENT_BYTES = 512, 64 * 2**20
+
+
+def feature_key(classifier: Classifier, transform: ImageTransform) -> str:
+    """Name under which features are stored: everything they depend on but the images."""
+    source, setting = classifier.feature_source
+    body = classifier.backbone
+    pixels = body.mean, body.std, transform.size, transform.interpolation, PIXELS_VERSION
+    return fingerprint(source, body.name, pixels, setting, _VECTOR_TYPE, _MAP_TYPE)
+
+
+def extract(
+    classifier: Classifier,
+    table: LabelTable,
+    transform: ImageTransform,
+    *,
+    store: Path | None = None,
+    workers: int = 0,
+    batch_size: int = 32,
+    runtime: Runtime = "auto",
+    progress: Callable[[int, int], None] | None = None,
+    all_processes: bool = True,
+) -> FeatureRows:
+    """What the classifier never changes of the table's images (its ``features``), one row each, in the table's order.
+
+    What is computed is on disk after every few hundred images, and at any error or Ctrl-C: the next call goes on from
+    there. Over several processes each computes its share, and all of them have to call this; if one fails, all raise.
+
+    Args:
+        classifier: The network.
+        table: The images.
+        transform: How they are resized; never augmented.
+        store: Folder of the stored features; by default the user's cache.
+        workers: Processes that read images ahead.
+        batch_size: Images in one forward pass.
+        runtime: What runs the network; 'auto' is ONNX Runtime where that is quicker.
+        progress: Called with how many images this process has done, and how many it has to do.
+        all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
+    """
+    alone = not (all_processes and distributed.is_distributed())
+    features = FeatureStore((store or default_store()) / agree(partial(feature_key, classifier, transform), alone))
+    hashes = agree(partial(image_hashes, table), alone)
+    first_rows = {code: row for row, code in reversed(list(enumerate(hashes)))}
+    for is_shared in (True, False):  # the second time for what a disk that is slow to tell still hides
+        missing = agree(partial(features.missing, hashes), alone)
+        if not (missing if alone else any(distributed.any_process(bool(missing)))):
+            break
+        sharers = [distributed.rank()] if alone or not is_shared else processes_at(features.folder)
+        # Each takes every n-th image of the whole table, then drops what is there: what others add while this one
+        # looks must not move the shares.
+        share = sorted(first_rows.values())[sharers.index(distributed.rank()) :: len(sharers)]
+        rows = np.array([row for row in share if hashes[row] in missing], dtype=np.int64)
+        samples = ImageDataset(table.select(rows), ImageTransform(transform.size, transform.interpolation))
+        order = SequentialBatchSampler(len(rows), batch_size)
+        codes = [hashes[row] for row in rows]
+        rounds = -(-len(order) // _batches_a_round(batch_size))
+        # Which runtime it is depends on the whole table, not on what is still to be done.
+        network = partial(_run_features, classifier, len(table), runtime, features.folder)
+        with closing(_compute(network, samples, order, workers, codes, features, len(missing), progress)) as compute:
+            for _ in range(rounds if alone else distributed.largest(rounds)):
+                agree(partial(next, compute, None), alone)
+    return agree(partial(features.get, hashes), alone)
+
+
+def _batches_a_round(batch_size: int) -> int:
+    return max(_SEGMENT_IMAGES // batch_size, 1)
+
+
+class _Features(nn.Module):
+    """Images → what is stored of them."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classifier.features(images)
+
+
+def frozen_network(
+    classifier: Classifier, transform: ImageTransform, images: int, *, runtime: Runtime = "auto"
+) -> Callable[[Tensor], Tensor]:
+    """Bytes B×3×size×size → what :func:`extract` stores of them, on the CPU, for whoever does not store it.
+
+    Args:
+        classifier: The network.
+        transform: How images are resized.
+        images: How many there will be in all.
+        runtime: What runs the network.
+    """
+    return _run_features(classifier, images, runtime, default_store() / feature_key(classifier, transform))
+
+
+def _run_features(classifier: Classifier, images: int, runtime: Runtime, folder: Path) -> Callable[[Tensor], Tensor]:
+    size = classifier.backbone.image_size
+    path = folder / GRAPH
+    return run_frozen(_Features(classifier.eval()).eval(), size, images, runtime=runtime, path=path)
+
+
+@torch.inference_mode()
+def _compute(
+    network: Callable[[], Callable[[Tensor], Tensor]],
+    samples: ImageDataset,
+    order: SequentialBatchSampler,
+    workers: int,
+    hashes: Sequence[str],
+    store: FeatureStore,
+    missing: int,
+    progress: Callable[[int, int], None] | None,
+) -> Generator[None]:
+    """Compute features and store them, one round at a time; however it ends, what was computed is stored."""
+    parts: list[npt.NDArray[Any]] = []
+    written = done = 0
+    if not len(samples):
+        return
+    features_of = network()
+    try:
+        for number, batch in enumerate(make_loader(samples, order, workers), start=1):
+            features = features_of(batch.inputs)
+            part = features.to(_MAP_TYPE if features.ndim == 4 else _VECTOR_TYPE).numpy()
+            if not done:
+                store.require_room(part.nbytes // len(part) * missing)
+            parts.append(part)
+            done += len(part)
+            is_round = number % _batches_a_round(order.batch_size) == 0
+            if is_round or sum(p.nbytes for p in parts) >= _SEGMENT_BYTES:
+                store.add(hashes[written:done], np.concatenate(parts))
+                parts, written = [], done
+            if progress:
+                progress(done, len(samples))
+            if is_round:
+                yield
+    finally:
+        if parts:
+            store.add(hashes[written : written + sum(map(len, parts))], np.concatenate(parts))

@@ -1,0 +1,392 @@
+"""The training loop: batches → logits → loss → weights, with a checkpoint after every epoch. It knows no folders."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from timm.utils.model_ema import ModelEmaV3
+from torch import Tensor, nn
+
+from positively.config import TrainConfig
+from positively.distributed import agree, any_process, broadcast
+from positively.errors import ConfigError, DivergedError, InterruptedRunError, RunError, option
+from positively.finetune.embedding import Embedding, Pool, as_weights
+from positively.finetune.holdout import CRITERION, criteria, has_stalled
+from positively.finetune.identity import identity
+from positively.finetune.loading import (
+    Batch,
+    FeatureDataset,
+    ImageDataset,
+    SequentialBatchSampler,
+    TrainBatchSampler,
+    make_loader,
+)
+from positively.finetune.methods import Method, StepContext
+from positively.finetune.methods.closed_form import start_solved
+from positively.finetune.optimizer import make_optimizer, make_schedule
+from positively.finetune.progress import TrainingProgress, describe
+from positively.finetune.runtime import Interruption, double_outputs, seed_torch, synchronize_batchnorm
+from positively.finetune.scoring import Logits, score
+from positively.logs import logger
+from positively.models import Trainable
+from positively.models.heads import Pooling, pool_positions
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Dataset = ImageDataset | FeatureDataset
+clock = time.monotonic
+
+
+class CheckpointStore(Protocol):
+    """Where a training leaves what a resumed one needs: a run folder."""
+
+    path: Path
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The last checkpoint, if there is one."""
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Replace the last checkpoint."""
+
+    def write_metrics(self, history: list[dict[str, float]]) -> None:
+        """Write one row an epoch."""
+
+
+class TrainingModule(nn.Module):
+    """Network and method as one module: to the engine (several processes, mixed precision) a step is one forward pass.
+
+    So a method may send images through the network as often as it likes, and its own parameters are trained with the
+    network's.
+    """
+
+    def __init__(self, trainable: Trainable, method: Method) -> None:
+        super().__init__()
+        self.trainable, self.method = trainable, method
+
+    def forward(
+        self, inputs: Tensor, states: Tensor | None = None, step: StepContext | None = None
+    ) -> Tensor | dict[str, Tensor]:
+        """Logits of inputs; with their states, the parts of the loss of one step."""
+        if states is None or step is None:
+            logits: Tensor = self.trainable(inputs)
+            return logits
+        parts = self.method.training_step(self.trainable, inputs, states, step)
+        for name, value in parts.items():
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+                raise ConfigError(
+                    f"{type(self.method).__name__}: part '{name}' of a loss must be one number, not {found}."
+                )
+        # A parameter of the method that this step did not need would be an error on several processes.
+        own = [0.0 * parameter.sum() for parameter in self.method.parameters() if parameter.requires_grad]
+        name = next(iter(parts))
+        return {**parts, name: parts[name] + torch.stack(own).sum()} if own else parts
+
+
+class Trainer:
+    """One training under way.
+
+    All that a checkpoint has to hold is in :meth:`state`; every random draw is a function of the seed, the epoch and
+    the step, so there is no generator to save. Without a ``store`` nothing is saved on the way. It is also what its
+    method sees of the training (:class:`positively.finetune.methods.TrainingContext`).
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        config: TrainConfig,
+        method: Method,
+        trainable: Trainable,
+        dataset: Dataset,
+        holdout: Dataset,
+        store: CheckpointStore | None = None,
+        verbose: bool = True,
+        complete: npt.NDArray[np.int8] | None = None,
+    ) -> None:
+        self.fabric, self.config, self.store, self.verbose = fabric, config, store, verbose
+        self.complete = complete  # labels of the images held out, where an experiment knows more than it shows
+        self.dataset, self.holdout, self.table = dataset, holdout, dataset.table
+        self.method, self.trainable, self.seed = method, trainable, config.seed
+        trainable.to(fabric.device)
+        self.sampler = TrainBatchSampler(
+            len(dataset), config.batch_size or 64, config.seed, fabric.global_rank, fabric.world_size
+        )
+        self.epoch, self.step, self.rate = 0, 0, 0.0
+        self.ema: ModelEmaV3 | None = None
+        if config.start == "solved":
+            start_solved(self, method.uses_negatives)
+        method.setup(self)
+        if fabric.world_size > 1:
+            synchronize_batchnorm(trainable, fabric.device, can_freeze=config.depth != "probe")
+        self.steps = 1 if method.is_solver else len(self.sampler)
+        self.stop = min(config.stop_epoch or self.epochs, self.epochs)
+        module = TrainingModule(trainable, method)
+        optimizer = make_optimizer(module, config)
+        self.schedule = make_schedule(optimizer, config, self.epochs * self.steps)
+        self.module, self.optimizer = fabric.setup(module, optimizer)
+        # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
+        if config.ema and not method.is_solver:
+            self.ema = ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
+        self.sums: dict[str, Tensor] = {}
+        self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] | None = None
+
+    # What a method sees, beside the table, the network and the seed.
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the schedule."""
+        return self.config.epochs or 1
+
+    @property
+    def inputs(self) -> Any:
+        """Stored features of the training images; None where images are read."""
+        return None if isinstance(self.dataset, ImageDataset) else self.dataset.inputs()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        device: torch.device = self.fabric.device
+        return device
+
+    def score(self, dataset: Dataset | None = None) -> Logits:
+        """Logits of a dataset (the training set, unless told), by the averaged weights if there are any."""
+        with self._averaged_weights():
+            return score(
+                self.module,
+                self.dataset if dataset is None else dataset,
+                device=self.device,
+                batch_size=self.sampler.batch_size,
+                workers=self.config.workers or 0,
+            )
+
+    def embed(self, dataset: Dataset | None = None, pool: Pool | None = None) -> npt.NDArray[np.float32]:
+        """What the head classifies of a dataset (the training set, unless told), by the weights :meth:`score` takes.
+
+        Args:
+            dataset: Images, or stored features.
+            pool: Feature map B×C×H×W → B×…; default: B×C, as the head pools (the mean, if it looks at positions).
+        """
+        chosen = self.dataset if dataset is None else dataset
+        pooling: Pooling = getattr(self.trainable.head, "pooling", "average")
+        network = Embedding(self.trainable, pool or partial(pool_positions, pooling=pooling))
+        with self._averaged_weights():
+            shape = network.pool(self.sample_map()).shape[1:]
+            flat = score(
+                nn.Sequential(network, nn.Flatten()),
+                chosen,
+                device=self.device,
+                batch_size=self.sampler.batch_size,
+                workers=self.config.workers or 0,
+                columns=math.prod(shape),
+            )
+        return flat.reshape(len(chosen), *shape)
+
+    @torch.inference_mode()
+    def sample_map(self) -> Tensor:
+        """Feature map 1×C×H×W of the first training image."""
+        batch = next(iter(make_loader(self.dataset, SequentialBatchSampler(1, 1), 0)))
+        was_training = self.trainable.training
+        found = self.trainable.eval().feature_map(as_weights(batch.inputs.to(self.device), self.trainable))
+        self.trainable.train(was_training)
+        return found
+
+    # The course of a training.
+
+    def run(self) -> None:
+        """Train to the end; the network then holds the weights of the best epoch, or the last, averaged if they are."""
+        self.module.train()
+        if self.method.is_solver:  # what it found beside the weights is not in a checkpoint: it solves again
+            self.epoch, self.history = 0, []
+        done = self.epoch * self.steps + self.step
+        shown = self.verbose and self.fabric.is_global_zero
+        progress = TrainingProgress(self.stop * self.steps, done, shown)
+        steps = not self.method.is_solver
+        with Interruption(steps) as interruption, progress, double_outputs(self.config.precision == "64-true"):
+            while self.epoch < self.stop:
+                if self.method.is_solver:
+                    found = self.method.solve(self)
+                    self.sums = {name: torch.tensor(value) for name, value in found.items()}
+                else:
+                    self._run_epoch(interruption, progress)
+                self._close_epoch(progress)
+        self.trainable.load_state_dict(self._result() if self.best is None else self.best["weights"])
+
+    @property
+    def chosen_epoch(self) -> int:
+        """The epoch whose weights are used."""
+        return self.epoch if self.best is None else int(self.best["epoch"])
+
+    def _result(self) -> dict[str, Tensor]:
+        """The weights as they are now, averaged if they are."""
+        state: dict[str, Tensor] = (self.ema.module if self.ema else self.trainable).state_dict()
+        return state
+
+    def _run_epoch(self, interruption: Interruption, progress: TrainingProgress) -> None:
+        self.sampler.epoch, self.sampler.skip = self.epoch, self.step
+        saved = clock()
+        batches = iter(make_loader(self.dataset, self.sampler, self.config.workers or 0))
+        # An image that one process cannot read stops all of them.
+        while (batch := agree(partial(next, batches, None))) is not None:
+            self._learn(batch)
+            progress.step(self.sampler.batch_size)
+            if progress.is_due():
+                progress.show(f"epoch {self.epoch + 1}/{self.stop}", self._means(self.step))
+            # The first process alone looks at the clock: all of them save after the same step.
+            is_due = self.fabric.is_global_zero and clock() - saved > 60 * self.config.checkpoint_minutes
+            stop, save = any_process(interruption.asked, is_due)
+            if stop:
+                self.save()
+                raise InterruptedRunError(f"Stopped in epoch {self.epoch + 1}, after step {self.step} of {self.steps}.")
+            if save:
+                self.save()
+                saved = clock()
+
+    def _learn(self, batch: Batch) -> None:
+        """One step."""
+        batch = batch.to(self.device, non_blocking=True)
+        step = StepContext(self.config.seed, self.epoch, self.step, batch.rows)
+        self.rate = float(self.schedule.get_last_lr()[0])
+        # Dropout and its like: also a function of the step alone, but another on each process.
+        seed_torch(int(step.generator("dropout").integers(2**31)) + self.fabric.global_rank)
+        parts: dict[str, Tensor] = self.module(batch.inputs, batch.states, step)
+        self.fabric.backward(torch.stack(list(parts.values())).sum())
+        if self.config.clip_norm:
+            self.fabric.clip_gradients(self.module, self.optimizer, max_norm=self.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.schedule.step()
+        self.step += 1
+        if self.ema:
+            self.ema.update(self.trainable, step=self.epoch * self.steps + self.step + 2)
+        for name, value in parts.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value.detach()
+
+    def _close_epoch(self, progress: TrainingProgress) -> None:
+        """Write down how the epoch went, and save."""
+        means = self._means(self.steps)
+        if any(any_process(not all(math.isfinite(value) for value in means.values()))):
+            raise DivergedError(
+                f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower {option('lr')}, "
+                f"pass {option('clip_norm', 1)}, or take {option('precision', '32-true')} or 'bf16-mixed'; then start "
+                f"anew with another {option('out')}."
+            )
+        self.method.on_epoch_end(self)
+        judged: dict[str, float] = {}
+        if len(self.holdout):
+            logits = self.score(self.holdout)
+            judged = criteria(logits, self.holdout.table.states(), self.complete)
+            self._remember(judged.get(CRITERION, math.inf))
+            judged |= self.method.validation_metrics(torch.from_numpy(logits))
+        self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
+        speed = {"images_per_second": progress.images_per_second}
+        self.history.append({"epoch": self.epoch, "lr": self.rate, **means, **judged, **speed})
+        self._stop_if_stalled()
+        self.save()
+        if self.store and self.fabric.is_global_zero:
+            self.store.write_metrics(self.history)
+        if self.verbose and (self.epoch == self.stop or progress.is_epoch_due()):
+            found = describe({**means, **judged})
+            pace = f"{progress.images_per_second:.0f} img/s"
+            is_solved = self.method.is_solver
+            logger.info(f"solved: {found}" if is_solved else f"epoch {self.epoch}/{self.stop}: {found}  {pace}")
+
+    def _remember(self, criterion: float) -> None:
+        """Hold on to the weights of the epoch that just ended if none before was better on the images held out."""
+        if self.config.restore_best and criterion < (math.inf if self.best is None else self.best["criterion"]):
+            weights = {name: tensor.clone() for name, tensor in self._result().items()}
+            self.best = {"epoch": self.epoch + 1, "criterion": criterion, "weights": weights}
+
+    def _stop_if_stalled(self) -> None:
+        """Plan no further epoch where the last ones did not help; all processes agree on it."""
+        if any(any_process(has_stalled(self.history, self.config.patience or 0))) and self.epoch < self.stop:
+            self.stop = self.epoch
+            if self.verbose:
+                logger.info(f"No better on the images held out: it stops after epoch {self.epoch} of {self.epochs}.")
+
+    def _means(self, steps: int) -> dict[str, float]:
+        return {name: float(total) / steps for name, total in self.sums.items()}
+
+    @contextmanager
+    def _averaged_weights(self) -> Iterator[None]:
+        """The network holds the averaged weights while the block runs."""
+        if self.ema is None or self.epoch >= self.stop:  # after the end it holds them for good
+            yield
+            return
+        current = {name: tensor.clone() for name, tensor in self.trainable.state_dict().items()}
+        self.trainable.load_state_dict(self.ema.module.state_dict())
+        try:
+            yield
+        finally:
+            self.trainable.load_state_dict(current)
+
+    # Checkpoints.
+
+    def state(self) -> dict[str, Any]:
+        """Everything a resumed run needs."""
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "sums": self.sums,
+            "history": self.history,
+            "trainable": self.trainable.state_dict(),
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "ema": self.ema.module.state_dict() if self.ema else None,
+            "best": self.best,
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "identity": self._identity(),
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        return {**identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
+
+    def save(self) -> None:
+        """Write the checkpoint, on the first process."""
+        if self.store is None:
+            return
+        agree(partial(self.store.save_checkpoint, self.state()) if self.fabric.is_global_zero else lambda: None)
+
+    def restore(self) -> bool:
+        """Go on from the last checkpoint, if that is asked for and there is one; says whether it did."""
+        saved = agree(self.store.load_checkpoint) if self.store and self.config.resume == "auto" else None
+        position = None if saved is None else (saved["epoch"], saved["step"])
+        if any(any_process(position != broadcast(position))):
+            raise RunError("The processes do not see one checkpoint: the run folder must be on a disk they share.")
+        if self.store is None or saved is None:
+            return False
+        before, now = saved.get("identity", {}), self._identity()
+        changed = [
+            f"{name} {before.get(name, 'left open')} (now {now.get(name, 'left open')})"
+            for name in [*sorted({*before, *now} - {"table"}), "table"]
+            if before.get(name) != now.get(name)
+        ]
+        if changed:
+            raise RunError(
+                f"{self.store.path} was trained with other settings: {', '.join(changed)}. Pass the same ones, or "
+                f"another {option('out')}."
+            )
+        self.epoch, self.step = saved["epoch"], saved["step"]
+        self.sums, self.history, self.best = saved["sums"], saved["history"], saved["best"]
+        self._stop_if_stalled()
+        self.trainable.load_state_dict(saved["trainable"])
+        self.method.load_state_dict(saved["method"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.schedule.load_state_dict(saved["schedule"])
+        self.fabric.strategy.precision.load_state_dict(saved["precision"])
+        if self.ema:
+            self.ema.module.load_state_dict(saved["ema"])
+        if self.epoch < self.stop:
+            logger.info(f"Going on from epoch {self.epoch + 1}, step {self.step + 1} of {self.steps}.")
+        return True

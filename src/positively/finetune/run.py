@@ -1,0 +1,129 @@
+"""A training in a run folder: what ``positively train`` and ``po.fit`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from positively.config import TrainConfig
+from positively.distributed import agree, barrier, broadcast
+from positively.errors import InterruptedRunError, PositivelyError, RunError, option
+from positively.files import safe_name
+from positively.finetune.auto import choices, resolve
+from positively.finetune.networks import Networks
+from positively.finetune.runtime import launch, preserved_random_state
+from positively.finetune.training import Training
+from positively.labels import POSITIVE, LabelTable
+from positively.logs import logger
+from positively.registry import load_plugin
+from positively.runs.folder import RunFolder
+from positively.runs.outcome import describe_outcome
+from positively.runs.saving import save_model, write_card
+from positively.tables.overlap import with_hashes
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def train(
+    table: LabelTable,
+    config: TrainConfig,
+    *,
+    backbone: nn.Module | None = None,
+    fabric: Fabric | None = None,
+    reading: dict[str, Any] | None = None,
+) -> Path:
+    """Train a classifier and return its run folder.
+
+    Args:
+        table: Tags of the training images.
+        config: What to do; everything left open is chosen and logged.
+        backbone: A module in place of a timm model's name.
+        fabric: A running engine; one is launched if none is given.
+        reading: How the table was read, to stand in config.yaml.
+    """
+    if config.plugin:
+        load_plugin(config.plugin)
+    fabric = fabric or launch(config)
+    asked, config = config, resolve(config, table, fabric.device, own_backbone=backbone is not None)
+    logger.info(choices(asked, config))
+    # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
+    name = safe_name(f"{Path(table.source).stem}-{asked.method}")
+    with _opened(config, name, fabric) as folder, preserved_random_state():
+        # Who the images are is found out before anything is learned from them, and by one process.
+        table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
+        training = Training(table, config, fabric, Networks(fabric, backbone), store=folder)
+        # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
+        if fabric.is_global_zero and not training.resumed:
+            folder.write_config({**(reading or {}), **asdict(config)})
+        thresholds = training.run()
+        if fabric.is_global_zero:
+            _write(folder, training, thresholds)
+            if training.calibrated:
+                logger.info(describe_outcome(training.calibrated, training.config.head, training.learned))
+            logger.info(f"The run is in {folder.path}.")
+        barrier()
+    return folder.path
+
+
+def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
+    """Everything of a finished run; the model last, for it says that the run is finished."""
+    learned, config = training.learned, training.config
+    parts = {"train": training.train, "holdout": training.holdout}
+    folder.write_images(
+        {
+            image: (code, part)
+            for part, table in parts.items()
+            for image, code in zip(table.images, table.hashes or (), strict=True)
+        }
+    )
+    folder.write_thresholds(learned.classes, thresholds)
+    if training.calibrated:
+        folder.write_calibration(training.calibrated)
+    if training.out_of_sample is not None:
+        states = np.concatenate([training.train.states(), training.holdout.states()])
+        folder.write_out_of_sample(training.out_of_sample, states[: len(training.out_of_sample.scores)])
+    labels = f"{learned.total(POSITIVE):,} positive labels of {len(learned.classes)} classes"
+    trained_on = f"{len(learned):,} images with {labels}"
+    if not training.learning_helped:
+        trained_on += ", in closed form: what the network itself learned did not help and was dropped"
+    elif len(learned) > len(training.train):
+        trained_on += ", those held out included once epoch and thresholds were found"
+    measured = training.history[training.epoch - 1] if training.learning_helped else {}
+    write_card(folder, asdict(config), trained_on, measured)
+    save_model(
+        folder,
+        training.classifier,
+        learned.classes,
+        asdict(config),
+        has_exact_scores=training.has_exact_scores,
+    )
+
+
+@contextmanager
+def _opened(config: TrainConfig, name: str, fabric: Fabric) -> Iterator[RunFolder]:
+    """The run folder, held by the first process; if it cannot be had, all of them say so and stop."""
+    folder, problem = None, ""
+    if fabric.is_global_zero:
+        try:
+            folder = RunFolder.open(config.out, name, resume=config.resume == "auto")
+        except PositivelyError as error:
+            problem = error.message
+    place, problem = broadcast((str(folder.path) if folder else "", problem))
+    if problem:
+        raise RunError(problem)
+    try:
+        yield folder or RunFolder(place)
+    except InterruptedRunError as error:
+        way = f"Go on with the same command and {option('out', place)} {option('resume', 'auto')}."
+        raise InterruptedRunError(f"{error.message} {way}") from None
+    finally:
+        if folder:
+            folder.close()

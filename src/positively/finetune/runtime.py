@@ -1,0 +1,146 @@
+"""Devices, processes and precision: Lightning Fabric, set up from the run's options."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from timm.layers.norm_act import convert_sync_batchnorm
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from positively.config import TrainConfig
+from positively.errors import ConfigError, option
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+_SET_BY_FABRIC = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""What importing the engine sets in the environment of whoever imports it."""
+
+
+def launch(options: TrainConfig) -> Fabric:
+    """Start the processes asked for (or join those torchrun started) and return the engine."""
+    with _unchanged(_SET_BY_FABRIC):
+        from lightning_fabric import Fabric
+        from lightning_fabric.strategies.ddp import DDPStrategy
+
+    under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    accelerator, devices = options.accelerator, options.devices
+    if accelerator == "auto" and not torch.cuda.is_available() and not torch.backends.mps.is_available():
+        accelerator = "cpu"
+    if devices == "auto" and accelerator == "cpu":
+        devices = int(os.environ["LOCAL_WORLD_SIZE"]) if under_torchrun else 1
+    precision: Any = precision_for(accelerator) if options.precision == "auto" else options.precision
+    several = devices != 1 or options.nodes > 1
+    try:
+        fabric = Fabric(
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=options.nodes,
+            # Batch-norm statistics stay each process's own between steps; nothing is broadcast inside a step.
+            strategy=DDPStrategy(broadcast_buffers=False) if several and accelerator != "mps" else "auto",
+            precision=precision,
+        )
+    except (RuntimeError, TypeError, ValueError) as error:
+        names = ("accelerator", "devices", "precision")
+        asked = " ".join(option(name, getattr(options, name)) for name in names)
+        raise ConfigError(f"{asked} cannot be had here: {error}") from None
+    fabric.launch()
+    return fabric
+
+
+@contextmanager
+def _unchanged(variable: str) -> Iterator[None]:
+    """Give an environment variable back as it was."""
+    before = os.environ.get(variable)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
+
+
+def precision_for(accelerator: str) -> str:
+    """Number format that suits a kind of device."""
+    if accelerator not in ("cuda", "gpu", "auto") or not torch.cuda.is_available():
+        return "32-true"
+    return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's generators.
+
+    ``torch.manual_seed`` also writes a traceback for each kind of device that is not there, which takes a millisecond.
+    """
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+def preserved_random_state() -> AbstractContextManager[None]:
+    """Give torch's generators back as they were: a training seeds them, and its caller may be counting on them."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+
+
+def synchronize_batchnorm(module: nn.Module, device: torch.device, can_freeze: bool = True) -> None:
+    """Let batch-norm layers that take statistics take them over all processes, in place."""
+    module.train()
+    is_live = any(isinstance(part, _BatchNorm) and part.training for part in module.modules())
+    if not is_live:
+        return
+    if device.type == "cpu":
+        raise ConfigError(
+            "Batch-norm statistics that learn cannot be shared between CPU processes. Pass "
+            + (f"{option('freeze_batchnorm', True)} to leave them as they are, or " if can_freeze else "")
+            + f"{option('devices', 1)}."
+        )
+    convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def double_outputs(wanted: bool) -> Iterator[None]:
+    """Keep a double-precision network's logits in double: Fabric casts outputs to torch's default number format."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class Interruption:
+    """Ctrl-C (or a polite kill) asks to stop after the step under way; a second one stops at once.
+
+    Without ``steps`` the first one does: there is nothing under way that could be saved.
+    """
+
+    def __init__(self, steps: bool = True) -> None:
+        self.asked, self._steps = False, steps
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if self._steps and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

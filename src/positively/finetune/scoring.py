@@ -1,0 +1,71 @@
+"""Logits of many images, each exactly once, also over several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from positively import distributed
+from positively.finetune.loading import FeatureDataset, ImageDataset, SequentialBatchSampler, make_loader
+
+Logits = npt.NDArray[np.float32]
+
+
+def sigmoid(logits: Logits) -> npt.NDArray[np.float64]:
+    """Scores in [0, 1], in double precision so that large logits stay apart."""
+    from scipy.special import expit
+
+    scores: npt.NDArray[np.float64] = expit(logits.astype(np.float64))
+    return scores
+
+
+@torch.inference_mode()
+def score(
+    network: nn.Module,
+    dataset: ImageDataset | FeatureDataset,
+    *,
+    device: torch.device | str = "cpu",
+    batch_size: int = 64,
+    workers: int = 0,
+    progress: Callable[[int], None] | None = None,
+    all_processes: bool = True,
+    columns: int | None = None,
+) -> Logits:
+    """Logits N×C of a dataset, in the table's order.
+
+    Over several processes each scores its own rows, and all of them have to call this; no image counts twice.
+
+    Args:
+        network: Inputs to logits.
+        dataset: Images, or their features.
+        device: Where the network is.
+        batch_size: Images in one forward pass.
+        workers: Processes that read images ahead.
+        progress: Called with the number of images just done.
+        all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
+        columns: How many numbers the network gives an image, if not one a class.
+    """
+    rank, world = (distributed.rank(), distributed.world_size()) if all_processes else (0, 1)
+    was_training = network.training
+    network.eval()
+    rows, logits = [], []
+    for batch in make_loader(dataset, SequentialBatchSampler(len(dataset), batch_size, rank, world), workers):
+        found = network(batch.inputs.to(device)).float()
+        logits.append(found if world > 1 else found.cpu())  # features of parts would fill a device
+        rows.append(batch.rows)
+        if progress:
+            progress(len(batch.rows))
+    network.train(was_training)
+    classes = len(dataset.table.classes) if columns is None else columns
+    all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)])
+    all_logits = torch.cat([*logits, torch.empty(0, classes, device=logits[0].device if logits else device)])
+    if world > 1:
+        all_rows = all_rows.to(device)
+        all_rows, all_logits = distributed.gather_rows(all_rows), distributed.gather_rows(all_logits)
+    result = np.empty((len(dataset), classes), dtype=np.float32)
+    result[all_rows.cpu().numpy()] = all_logits.cpu().numpy()
+    return result

@@ -1,0 +1,281 @@
+"""After the network has learned: is it better than as it began, and is a head in closed form better than its own?
+
+Tags of images held out decide. The closed form on the network as it began is always there to be fallen back on: what
+was learned has to rank those tags higher, by more than chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from positively.calibration import (
+    FEWEST_POSITIVES,
+    CalibratedScores,
+    OutOfSample,
+    Summary,
+    calibrate_summary,
+    log_ranks,
+    summarize,
+)
+from positively.finetune.methods.closed_form import (
+    ClosedFormOptions,
+    calibrated_heads,
+    copies,
+    double_device,
+    fill_head,
+    fill_kernel,
+    fill_linear,
+    first_out_of_sample,
+    is_plain,
+    label_states,
+    solve_table,
+)
+from positively.labels import POSITIVE, LabelTable, States
+from positively.logs import logger
+from positively.models import KernelHead, LinearHead
+from positively.models.heads import pool_windows
+from positively.probe import LANDMARKS, ONE_STEP, Probe, fit
+from positively.probe.choice import PENALTIES, choose_penalty
+from positively.probe.probe import LOGIT_BEND
+
+if TYPE_CHECKING:
+    from positively.finetune.training import Training
+
+Features = npt.NDArray[np.float32]
+Weights = dict[str, Tensor]
+
+# Tags held out that it takes to judge by; standard errors ahead that chance gives one time in twenty.
+FEWEST_JUDGES, _CERTAIN = 20, 1.645
+# Side of the parts a picture is looked at in, as a share of the map's; smaller maps have no parts.
+_WINDOW, _SMALLEST_MAP = 3 / 7, 4
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What came of solving the head; nothing, if the network stays as it is, with its own head."""
+
+    calibrated: dict[str, CalibratedScores] = field(default_factory=dict)
+    """What the scores mean, by head."""
+    out_of_sample: OutOfSample | None = None
+    """Scores of the images solved for, each without its own label in the head."""
+    table: LabelTable | None = None
+    """The images solved for: the training images, then those held out unless the table itself holds them out."""
+    learning_helped: bool = True
+    """Whether what the network learned is used."""
+    has_exact_scores: bool = False
+    """Whether the out-of-sample scores are by a network that did not see the labels."""
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """The closed form on features of the network that learned; λ and what scores mean are by the images held out."""
+
+    features: Features
+    """Of the training images, then of those held out."""
+    penalty: float
+    summary: Summary
+    log_ranks: npt.NDArray[np.float64]
+    """Of the tags held out, half of them by a λ that the other half chose."""
+
+
+def solve_head(training: Training) -> Solved:
+    """Solve the head on what was learned, if that ranks the tags held out higher than what there was before.
+
+    Before there was the closed form on the network as it began or, where that knew nothing, the network's own head. A
+    network has seen the labels of the training images, so that leave-one-out on the features it learned would leak: λ,
+    the choice and the meaning of scores come from the images held out. On those it began with, leave-one-out is exact,
+    and all images are solved for.
+    """
+    head, trainer = training.classifier.head, training.trainer
+    states = training.holdout.states()
+    can_judge = (states == POSITIVE).sum() >= FEWEST_JUDGES
+    if not is_plain(head) or not (can_judge or training.initial):
+        if trainer.verbose:
+            logger.info(
+                f"The head is not solved in closed form: that takes a plain linear one, and {FEWEST_JUDGES} known "
+                "tags among the images held out."
+            )
+        return Solved()
+    window = _window(trainer.sample_map())
+    began = _features(training, window, training.initial) if training.initial else None
+    if not can_judge:
+        assert began is not None
+        _report(training, "Too few tags are held out to tell whether learning helped: the network stays as it began.")
+        return _as_it_began(training, began, window)
+    positives = states == POSITIVE
+    learned = _learned(training, _features(training, window), states)
+    after = learned.log_ranks
+    if began is None:
+        name, before = "with the network's own", _half_ranks([trainer.score(trainer.holdout)] * 2, positives)
+    else:
+        # Not with the network's own head: of two kinds, the one with the higher log-rank need not be the better.
+        count = len(training.train)
+        probe = _solve(training, training.train, began[:count])
+        name, before = "solved on the network as it began", _half_ranks([probe.scores(began[count:])] * 2, positives)
+    # A network as it began has exact leave-one-out, which learning gives away; of two heads on one network, the better.
+    helps = _is_ahead(after, before, positives, _CERTAIN if began is not None else 0.0)
+    chance = ", for the difference may be chance" if after.mean() > before.mean() else ""
+    verdict = "the former is used" if helps else f"the latter is used{chance}"
+    _report(
+        training,
+        f"Log-rank of {len(after):,} tags held out, with the head solved on what was learned: {after.mean():.2f}, "
+        f"{name}: {before.mean():.2f}; {verdict}.",
+    )
+    if helps:
+        return _after_learning(training, learned, window, began)
+    return Solved() if began is None else _as_it_began(training, began, window)
+
+
+def _halves(images: int) -> list[npt.NDArray[np.bool_]]:
+    """Two halves of the images held out: each judges by a λ that the other chose."""
+    return [np.arange(images) % 2 == half for half in range(2)]
+
+
+def _half_ranks(scores: Sequence[Features], positives: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """Log-ranks of the tags of each half among the images of that half, by its own scores."""
+    halves = zip(scores, _halves(len(positives)), strict=True)
+    return np.concatenate([log_ranks(found, positives & half[:, None], half) for found, half in halves])
+
+
+def _is_ahead(
+    ranks: npt.NDArray[np.float64],
+    others: npt.NDArray[np.float64],
+    positives: npt.NDArray[np.bool_],
+    errors: float = _CERTAIN,
+) -> bool:
+    """Whether the same tags rank higher by more than so many standard errors; tags of one image are one observation."""
+    difference = ranks - others
+    owners = np.concatenate([np.nonzero((positives & half[:, None]).T)[1] for half in _halves(len(positives))])
+    centred = np.bincount(owners, difference - difference.mean())
+    return float(difference.sum()) > errors * math.sqrt(float(centred @ centred))
+
+
+def _window(feature_map: Tensor) -> int:
+    side = min(feature_map.shape[-2:]) if feature_map.ndim == 4 else 0
+    return round(_WINDOW * side) if side >= _SMALLEST_MAP else 0
+
+
+def _features(training: Training, window: int, weights: Weights | None = None) -> Features:
+    """Pooled features (of parts as well) of the training images and those held out, by these weights or the present."""
+    trainer, head = training.trainer, _plain_head(training)
+    present = {name: tensor.clone() for name, tensor in trainer.trainable.state_dict().items()}
+    pool = partial(pool_windows, pooling=head.pooling, window=window) if window else None
+    trainer.trainable.load_state_dict(weights or present)
+    try:
+        return np.concatenate([trainer.embed(dataset, pool) for dataset in (trainer.dataset, trainer.holdout)])
+    finally:
+        trainer.trainable.load_state_dict(present)
+
+
+def _solve(training: Training, table: LabelTable, features: Features) -> Probe:
+    """The closed form on features that saw no label."""
+    options = ClosedFormOptions(negatives=training.trainer.method.uses_negatives)
+    config, device = training.config, training.trainer.device
+    return solve_table(table, features, options, seed=config.seed, device=device, linear=True)
+
+
+def _solved_table(training: Training) -> LabelTable:
+    """The training images, then those held out; but images that the table itself calls 'val' are left alone."""
+    own_val = training.seen.splits is not None and "val" in training.seen.splits
+    return training.train if own_val else training.seen.select(training.places)
+
+
+def _as_it_began(training: Training, features: Features, window: int) -> Solved:
+    """Every image is solved for on the network as it began: what depth 'probe' gives, with parts."""
+    assert training.initial is not None
+    table = _solved_table(training)
+    probe = _solve(training, table, features[: len(table)])
+    training.trainer.trainable.load_state_dict(training.initial)
+    head = _new_head(training, window, len(table))
+    fill_head(head, probe)
+    training.classifier.replace_head(head)
+    return Solved(
+        calibrated_heads(probe), first_out_of_sample(probe), table, learning_helped=False, has_exact_scores=True
+    )
+
+
+def _fit_learned(training: Training, table: LabelTable, features: Features) -> Probe:
+    table = table if training.trainer.method.uses_negatives else table.positives_only()
+    return fit(
+        features,
+        label_states(table),
+        groups=copies(table),
+        landmarks=min(LANDMARKS, len(table)),
+        step=ONE_STEP,
+        seed=training.config.seed,
+        device=double_device(training.trainer.device),
+    )
+
+
+def _learned(training: Training, features: Features, states: States) -> _Learned:
+    count = len(training.train)
+    probe = _fit_learned(training, training.train, features[:count])
+    found = dict(zip(PENALTIES, probe.scores_at(features[count:], PENALTIES), strict=True))
+    crossed = [found[_best_penalty(found, states, ~half)] for half in _halves(len(states))]
+    best = _best_penalty(found, states, np.ones(len(states), np.bool_))
+    summary = summarize(found[best], states, leave_one_out=False)
+    return _Learned(features, best, summary, _half_ranks(crossed, states == POSITIVE))
+
+
+def _best_penalty(found: dict[float, Features], states: States, judges: npt.NDArray[np.bool_]) -> float:
+    """λ by some of the images held out."""
+    positives = states[judges] == POSITIVE
+    return choose_penalty(lambda penalty: found[penalty][judges], positives, between=False)
+
+
+def _after_learning(training: Training, learned: _Learned, window: int, began: Features | None) -> Solved:
+    """Every image is solved for, those held out included; what scores mean is by those held out, when they were.
+
+    What the table lacks is told by the network as it began, if that knew anything: it has not seen the labels.
+    """
+    head, trainer, table = _plain_head(training), training.trainer, _solved_table(training)
+    network = summarize(trainer.score(trainer.holdout), training.holdout.states(), leave_one_out=False)
+    probe = _fit_learned(training, table, learned.features[: len(table)])
+    probe.set_penalty(learned.penalty)
+    probe.kernel.summary = learned.summary
+    # A class with few positives among the images held out was still learned from the others; its cut leans on theirs.
+    is_learned = training.seen.counts(POSITIVE) >= FEWEST_POSITIVES
+    probe.kernel.calibration = replace(calibrate_summary(learned.summary, bend=LOGIT_BEND), learned=is_learned)
+    # A network gives logits.
+    plain = replace(calibrate_summary(network, frequency_bend=np.inf), learned=is_learned)
+    solved = _new_head(training, window, len(table))
+    fill_kernel(solved, probe)
+    own = (head.linear.weight.detach().cpu().T.double(), head.linear.bias.detach().cpu().double())
+    fill_linear(solved.linear, *own, plain)
+    training.classifier.replace_head(solved)
+    calibrated = {
+        "kernel": CalibratedScores(probe.kernel.calibration, learned.summary),
+        "linear": CalibratedScores(plain, network),
+    }
+    if began is not None:
+        exact = first_out_of_sample(_solve(training, table, began[: len(table)]))
+        return Solved(calibrated, exact, table, has_exact_scores=True)
+    scores = probe.first_scores(np.arange(len(table.classes)))
+    return Solved(calibrated, OutOfSample(scores, calibrated["kernel"]), table)
+
+
+def _new_head(training: Training, window: int, images: int) -> KernelHead:
+    head = _plain_head(training)
+    channels, classes, landmarks = head.linear.in_features, head.linear.out_features, min(LANDMARKS, images)
+    solved = KernelHead(channels, classes, pooling=head.pooling, landmarks=landmarks, window=window)
+    solved.saved_options = {"pooling": head.pooling, "landmarks": landmarks, "window": window}
+    return solved.to(head.linear.weight.device)
+
+
+def _plain_head(training: Training) -> LinearHead:
+    head = training.classifier.head
+    assert isinstance(head, LinearHead)
+    return head
+
+
+def _report(training: Training, sentence: str) -> None:
+    if training.trainer.verbose:
+        logger.info(sentence)

@@ -1,0 +1,1 @@
+"""Files, bytes and pictures in memory → pixels."""

@@ -1,0 +1,56 @@
+"""From an image to the pixels a network sees.
+
+Pixels leave here as bytes; the classifier scales and normalises them by itself, on its own device.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from positively.images.decode import ImageSource, load_image
+
+Pixels = npt.NDArray[np.uint8]
+Augment = Literal["none", "flip", "crop"]
+
+_RESAMPLING = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+# The reference resizes to 512 and takes a square of 512, 448, 384, 320 or 256: as shares of the image.
+_CROP_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
+
+
+@dataclass(frozen=True)
+class ImageTransform:
+    """Read an image as size×size pixels (its sides squashed to a square, as all systems of the paper do).
+
+    ``augment`` is for training alone: "flip" mirrors every second image, "crop" also takes one of the reference's five
+    crop sizes. Crop and resize are one resampling of the original, not two.
+    """
+
+    size: int
+    interpolation: str = "bicubic"
+    augment: Augment = "none"
+
+    def __call__(
+        self, source: ImageSource, generator: np.random.Generator | None = None, name: str | None = None
+    ) -> Pixels:
+        """Pixels size×size×3; random only if a generator is given. Errors call the image by ``name``."""
+        random = generator if self.augment != "none" else None
+        share = random.choice(_CROP_SHARES) if random is not None and self.augment == "crop" else 1.0
+        image = load_image(source, at_least=round(self.size / share), name=name)
+        box = None
+        if random is not None and share < 1.0:
+            width, height = image.width * share, image.height * share
+            left, top = random.uniform(0, image.width - width), random.uniform(0, image.height - height)
+            box = (left, top, left + width, top + height)
+        resampling = _RESAMPLING.get(self.interpolation, Image.Resampling.BICUBIC)
+        image = image.resize((self.size, self.size), resampling, box=box, reducing_gap=3.0)
+        if random is not None and random.random() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return np.asarray(image)

@@ -1,0 +1,1 @@
+"""Rivals, benchmarks, recipes, simulation and studies; imports what other rooms export."""

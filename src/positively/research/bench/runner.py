@@ -1,0 +1,151 @@
+"""Trainings on one dataset: features are made once, every training starts from them.
+
+The protocol of a cell, the same for every method:
+
+1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
+   that does not use negatives never sees one.
+2. A tenth of the training images is held out. Thresholds, and the epoch where the grid does not choose it, are found
+   on them with the labels the method may see. Their complete labels serve the curves, which decide nothing. Then (at
+   depth probe, or if asked) the method learns once more from all training images, to that epoch.
+3. Nothing is chosen on the test images: no epoch, no threshold, no option.
+
+A cell is the training that ``positively train`` runs with the same configuration and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.calibration import f1_thresholds
+from positively.config import TrainConfig
+from positively.errors import ConfigError
+from positively.finetune.auto import resolve
+from positively.finetune.methods import METHODS, create_method
+from positively.finetune.networks import Networks
+from positively.finetune.runtime import preserved_random_state
+from positively.finetune.scoring import Logits, sigmoid
+from positively.finetune.training import Training, hide_labels
+from positively.labels import NEGATIVE, POSITIVE, LabelTable, class_ratios
+from positively.metrics import evaluate, oracle_f1
+from positively.research.bench.datasets import Dataset
+from positively.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one training gave."""
+
+    config: TrainConfig
+    history: list[dict[str, float]]
+    epoch: int
+    """The epoch that was chosen, of those in the history."""
+    labels: dict[str, int]
+    thresholds: npt.NDArray[np.float64]
+    test_logits: Logits | None
+    tuned_thresholds: npt.NDArray[np.float64] | None = None
+    """Thresholds that complete labels of the training images would give, by out-of-sample scores: what the method's own
+    are measured against."""
+
+
+class DatasetRunner:
+    """Runs trainings on one dataset."""
+
+    def __init__(self, dataset: Dataset, base: TrainConfig, fabric: Fabric) -> None:
+        self.dataset, self.base, self.fabric = dataset, base, fabric
+        self.networks = Networks(fabric)
+
+    def configure(self, method: str, options: Mapping[str, Any], **changes: Any) -> TrainConfig:
+        """The whole configuration of a training; what is left open is chosen as ``positively train`` would."""
+        uses_negatives = create_method(method, **options).uses_negatives
+        changes |= {"method": method, "options": dict(options), "positives_only": not uses_negatives}
+        return resolve(replace(self.base, **changes, resume="auto"), self.dataset.train, self.fabric.device)
+
+    def benchmark_options(self, method: str, config: TrainConfig, published: Mapping[str, Any]) -> dict[str, Any]:
+        """What the benchmark tells a method because it knows what it hides."""
+        return METHODS[method].benchmark_options(self._label_frequency(config), published)
+
+    def _label_frequency(self, config: TrainConfig) -> float:
+        """Share of the true positives that stay known."""
+        shares = class_ratios(
+            len(self.dataset.train.classes),
+            config.known_ratio,
+            config.known_ratio_spread,
+            config.seed if config.mask_seed is None else config.mask_seed,
+        )
+        positives = self.dataset.train.counts(POSITIVE)
+        known = float(np.average(shares, weights=positives)) if config.known_ratio_spread else config.known_ratio
+        known *= 1 - config.flip_positives
+        if config.single_positive:  # of what the mask leaves, so that no formula is at hand
+            train = self.dataset.train
+            known = hide_labels(train, config).total(POSITIVE) / max(train.total(POSITIVE), 1)
+        return float(known)
+
+    def train(self, config: TrainConfig, *, test: bool = True, work: Path | None = None) -> Outcome:
+        """Train once.
+
+        Args:
+            config: From :meth:`configure`.
+            test: Whether to score the test images; choices are made without.
+            work: Folder for checkpoints, for trainings that are too long to be lost.
+        """
+        table = self.dataset.train
+        with preserved_random_state():
+            store = RunFolder(work) if work else None
+            training = Training(
+                table, config, self.fabric, self.networks, complete=table, store=store, verbose=work is not None
+            )
+            if training.trainer.method.holds_out and not len(training.holdout):
+                raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
+            thresholds = training.run()
+            logits = training.score(self.dataset.test) if test else None
+            tuned = _tuned_thresholds(training, table)
+        learned = training.learned
+        labels = {"images": len(learned), "positives": learned.total(POSITIVE), "negatives": learned.total(NEGATIVE)}
+        return Outcome(config, training.history, training.epoch, labels, thresholds, logits, tuned)
+
+    def measure(self, outcome: Outcome) -> dict[str, float]:
+        """The measures of a training on the test images."""
+        assert outcome.test_logits is not None
+        found = measures(outcome.test_logits, self.dataset.test, outcome.thresholds)
+        if outcome.tuned_thresholds is not None:
+            tuned = measures(outcome.test_logits, self.dataset.test, outcome.tuned_thresholds)
+            found |= {"OF1_tuned": tuned["OF1"], "CF1_tuned": tuned["CF1"]}
+        return found
+
+
+def _tuned_thresholds(training: Training, complete: LabelTable) -> npt.NDArray[np.float64] | None:
+    found = training.out_of_sample
+    if found is None or len(found.scores) != len(complete):
+        return None
+    return f1_thresholds(found.calibrated.calibration.probabilities(found.scores), complete.states())
+
+
+def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:
+    """The measures of scores, most of them fractions.
+
+    mAP; OF1 and CF1 at these thresholds, at 0.5 and at the oracle's; tags given, and the sum of the scores, as
+    multiples of the true number of tags: 1 is right.
+    """
+    scores, states = sigmoid(logits), table.states()
+    judged, oracle = evaluate(scores, states, table.classes, thresholds), oracle_f1(scores, states)
+    known, true = states != 0, max(int((states == POSITIVE).sum()), 1)
+    return {
+        "mAP": judged.mean_average_precision,
+        "OF1": judged.f1.overall_f1,
+        "CF1": judged.f1.class_f1,
+        "OF1_half": judged.f1_at_half.overall_f1,
+        "CF1_half": judged.f1_at_half.class_f1,
+        "OF1_oracle": oracle.overall_f1,
+        "CF1_oracle": oracle.class_f1,
+        "tags_given": float(((scores >= np.asarray(thresholds)) & known).sum() / true),
+        "sum_of_scores": float(scores[known].sum() / true),
+    }

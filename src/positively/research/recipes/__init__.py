@@ -1,0 +1,60 @@
+"""Recipes: the published experiments as YAML files, with what is published and what we had to choose marked in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from positively.config import TrainConfig
+from positively.errors import ConfigError
+from positively.research.recipes.named import find_file, names_in
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment of the paper."""
+
+    name: str
+    title: str
+    train: dict[str, Any]
+    """Options of ``positively train``."""
+    gamma: dict[float, float]
+    """Exponent of the re-balance factor for each known ratio."""
+
+    def words(self) -> dict[str, Any]:
+        """Options of ``positively train``, those of the method apart (``options.alpha``), as they would be typed."""
+        plain = {name: value for name, value in self.train.items() if name != "options"}
+        return plain | {f"options.{name}": value for name, value in self.train.get("options", {}).items()}
+
+    def options(self, ratio: float) -> dict[str, Any]:
+        """Options of the method at this known ratio; between two listed ratios γ is that of the nearer one."""
+        nearest = min(self.gamma, key=lambda listed: abs(listed - ratio))
+        return {**self.train.get("options", {}), "gamma": self.gamma[nearest]}
+
+
+def recipe_names() -> list[str]:
+    """Recipes that come with the package."""
+    return names_in(FOLDER)
+
+
+def read_recipe(name: str) -> Recipe:
+    """Read a recipe by its name, or from a YAML file of one's own."""
+    path = find_file(FOLDER, "recipe", name)
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        base = read_recipe(values["base"]) if "base" in values else None
+        train = {**(base.train if base else {}), **values["train"]}
+        gamma = values["gamma"] if base is None else values.get("gamma", base.gamma)
+        recipe = Recipe(path.stem, values["title"], train, {float(ratio): float(g) for ratio, g in gamma.items()})
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path} is no recipe (title, train, and gamma or base): {error}.") from None
+    unknown = [name for name in recipe.train if name not in {field.name for field in fields(TrainConfig)}]
+    if unknown or "method" not in recipe.train or not recipe.gamma:
+        problem = f"'{unknown[0]}' is no option of 'positively train'" if unknown else "it needs a method and gamma"
+        raise ConfigError(f"{path}: {problem}.")
+    return recipe

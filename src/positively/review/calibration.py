@@ -1,0 +1,76 @@
+"""What scores of a tag mean that nobody had before the review: answers alone can tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from positively.calibration import Calibration, level_positives, summarize
+from positively.calibration.likelihood import TINY, fit_link, slope_prior, standardize, typical_slope
+from positively.calibration.posterior import SMALLEST_SLOPE, is_learned
+from positively.calibration.summary import Summary
+from positively.labels import POSITIVE, UNKNOWN
+from positively.probe.probe import LOGIT_BEND
+from positively.review.class_state import Labels
+
+Values = npt.NDArray[np.float64]
+
+# Of the weak prior of offsets, and of a one-sided bound.
+_OFFSET_PRECISION, _NINE_IN_TEN = 5.0**-2, 1.2816
+# Rejections among the likeliest that it takes to tell where photos without the tag begin, and how many photos those
+# are, to each answer.
+_FEWEST_REJECTED, _LIKELIEST = 3, 2
+
+
+def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibration:
+    """Calibration of one class without a positive known at random.
+
+    No share of the positives is known, so that an unknown label tells nothing; neither do the photos that the class was
+    made from. What remains is a logistic regression on the answers, with the prior that slopes of other tables give.
+    Until some of the likeliest photos were rejected it cannot tell where the tag ends: the order alone is meant.
+
+    Args:
+        scores: (N,) out-of-sample scores.
+        labels: What is known.
+    """
+    states = labels.states[:, None]
+    levelled = level_positives(scores[:, None], states)
+    prior = slope_prior(summarize(levelled, states, states != UNKNOWN, False), typical_slope(LOGIT_BEND))
+    judged = states if labels.examples is None else np.where(labels.examples[:, None], UNKNOWN, states)
+    summary = summarize(levelled, judged, judged != UNKNOWN, leave_one_out=False)
+    bent, frequency = standardize(summary, LOGIT_BEND), np.full(1, TINY)
+    link = fit_link(summary, bent, frequency, prior)
+    slope = np.maximum(link.slope, SMALLEST_SLOPE)
+    logits = slope[:, None] * bent + link.offset[:, None]
+    p = expit(logits)
+    deviation = _deviation((summary.accepted + summary.rejected) * p * (1 - p), bent, prior.deviation)
+    likely = expit(logits + _NINE_IN_TEN * deviation)
+    positives = float((labels.states == POSITIVE).sum())
+    return Calibration(
+        slope=slope / summary.scale,
+        offset=link.offset,
+        center=summary.center,
+        width=LOGIT_BEND * summary.scale,
+        label_frequency=frequency,
+        negative_frequency=np.zeros(1),
+        common_label_frequency=TINY,
+        positives=positives + (summary.unknown * p).sum(axis=1),
+        at_most=positives + (summary.unknown * likely).sum(axis=1),
+        learned=is_learned(summary) & _has_an_end(summary),
+    )
+
+
+def _deviation(information: Values, bent: Values, slope_deviation: Values) -> Values:
+    """``(C, B)`` standard deviation of logits, slope and offset both being found by so much information in each bin."""
+    level = information.sum(axis=1, keepdims=True) + _OFFSET_PRECISION
+    mixed = (information * bent).sum(axis=1, keepdims=True)
+    steep = (information * bent**2).sum(axis=1, keepdims=True) + slope_deviation[:, None] ** -2
+    return np.asarray(np.sqrt((steep - 2 * mixed * bent + level * bent**2) / (level * steep - mixed**2)))
+
+
+def _has_an_end(summary: Summary) -> npt.NDArray[np.bool_]:
+    """``(C,)`` flags: some of the likeliest were rejected."""
+    answers = (summary.accepted + summary.rejected).sum(axis=1, keepdims=True)
+    above = np.cumsum(summary.images, axis=1) - summary.images
+    return np.asarray((summary.rejected * (above < _LIKELIEST * answers)).sum(axis=1) >= _FEWEST_REJECTED)

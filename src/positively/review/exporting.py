@@ -1,0 +1,74 @@
+"""The reviewed table as a file beside the original, which is never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+
+from positively.errors import ConfigError, option
+from positively.files import beside
+from positively.labels import LabelTable
+from positively.review.store import DecisionStore
+from positively.tables.options import ReadOptions
+from positively.tables.write_back import WRITABLE, write_table
+
+
+def default_export(source: Path) -> Path:
+    """Where the reviewed table goes unless told: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` the same way."""
+    is_table = source.is_file() and source.suffix.lower() in WRITABLE
+    return beside(source, f".reviewed{source.suffix if is_table else '.csv'}")
+
+
+def free_export(source: Path, store: DecisionStore) -> Path:
+    """The default place, numbered if somebody else's file is there (or one of ours that was edited since)."""
+    place = default_export(source)
+    for number in count(2):
+        if not place.exists() or store.is_own_export(place):
+            return place
+        first = default_export(source)
+        place = first.with_name(f"{first.stem}-{number}{first.suffix}")
+    raise AssertionError("there is always another number")
+
+
+def export_table(
+    out: Path,
+    source: Path,
+    table: LabelTable,
+    options: ReadOptions,
+    store: DecisionStore,
+    decided: Mapping[tuple[str, str], int],
+) -> tuple[int, int]:
+    """Write the table with what was decided of images and tags.
+
+    Returns:
+        How many tags it has that the original lacks, and how many absences.
+
+    Raises:
+        ConfigError: There is a file of that name that was not exported from this review.
+    """
+    if out.exists() and not store.is_own_export(out):
+        raise ConfigError(f"{out} is there, and was not written by this review, so it stays. Name another file.")
+    rows = {image: row for row, image in enumerate(table.images)}
+    columns = {tag: column for column, tag in enumerate(table.classes)}
+    changes = {
+        (image, tag): state
+        for (image, tag), state in decided.items()
+        if state and image in rows and not _is_recorded(table, rows[image], columns.get(tag), state)
+    }
+    write_table(out, table, changes, source=None if source.is_dir() else source, options=options)
+    store.add_export(out)
+    states = list(changes.values())
+    return states.count(1), states.count(-1)
+
+
+def _is_recorded(table: LabelTable, row: int, column: int | None, state: int) -> bool:
+    return column is not None and int(table.offsets[row, column]) + int(table.blank) == state
+
+
+def check_export(out: Path, store: Path) -> None:
+    """Raise if there is nothing to be exported: before anything is read."""
+    if not store.exists():
+        raise ConfigError(
+            f"{option('export', str(out))}: there is no review in {store} yet. Begin one without {option('export')}."
+        )

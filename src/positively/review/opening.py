@@ -1,0 +1,80 @@
+"""What is to be reviewed: a table of tags in any shape we read, or a folder of photos without one tag."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from positively.errors import ConfigError, ImageError, and_more, option
+from positively.files import beside
+from positively.images.decode import is_image_name, verify_images
+from positively.labels import UNKNOWN, LabelTable
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
+from positively.tables.voc import find_years, is_home
+
+
+def open_reviewable(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
+    """Read a table of tags, or take every photo under a folder that holds none.
+
+    Returns:
+        The table (without classes, for a bare folder), and the lines that tell what was understood.
+    """
+    if is_bare_folder(path):
+        return _read_folder(path, options)
+    table, notes = read_labels(path, options)
+    if table.is_complete:
+        raise ConfigError(
+            f"{table.source} says of every photo and tag whether it is there, so that nothing is left to review. "
+            f"Leave {option('blank')} and {option('zero')} out if an absent tag may be missing."
+        )
+    return table, notes
+
+
+def is_bare_folder(path: Path) -> bool:
+    """Whether a path is a folder that is neither COCO's nor PASCAL VOC's."""
+    if not path.is_dir() or (path / "annotations").is_dir() or path.absolute().name == "VOCdevkit":
+        return False
+    return not (is_home(path) or find_years(path))
+
+
+def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
+    if options.images is not None:
+        raise ConfigError(f"{folder} is the folder of the photos itself; leave {option('images')} out.")
+    names = sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if is_image_name(path.name) and not _is_hidden(path.relative_to(folder)) and path.is_file()
+    )
+    # A name that is no text could be written into no table.
+    odd = [name for name in names if not _is_text(name)]
+    names = [name for name in names if _is_text(name)]
+    if not names:
+        raise ImageError(f"There are no photos under {folder}.")
+    verified = verify_images([folder / name for name in names])
+    table = LabelTable.from_positives(names, (), [[] for _ in names], UNKNOWN)
+    table = replace(table, root=folder, source=beside(folder, "").name, hashes=verified.hashes)
+    whole = np.setdiff1d(np.arange(len(names)), list(verified.broken))
+    if not len(whole):
+        raise ImageError(f"None of the {len(names):,} photos under {folder} can be decoded. Repair them.")
+    notes = [f"{folder}: {len(whole):,} photos, and no tag yet. The first one is added on the page, from a few photos."]
+    if verified.broken:
+        listed = [f"'{names[row]}' ({reason})" for row, reason in verified.broken.items()]
+        notes.append(f"Photos left out because they cannot be decoded: {len(listed):,}, {and_more(listed, 3)}.")
+    if odd:
+        notes.append(f"Photos left out because their names are no UTF-8: {len(odd):,}.")
+    return table.select(whole), notes
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

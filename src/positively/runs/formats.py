@@ -1,0 +1,60 @@
+"""Predictions as CSV, JSON lines or Parquet, written one after the other: any number of them takes no memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+from positively.runs.tagging import Prediction
+
+_ROWS_AT_ONCE = 10_000
+
+
+def write_csv(path: Path, predictions: Iterable[Prediction]) -> None:
+    """A line an image: its tags and their scores, best first, separated by ``;``; why it could not be read, if so."""
+    # Bytes of a file name that are no UTF-8 are escaped: the file would be none either.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", "tags", "scores", "error"])
+        for one in predictions:
+            scores = ";".join(f"{score:.4f}" for score in one.tags.values())
+            writer.writerow([one.image, ";".join(one.tags), scores, one.error or ""])
+
+
+def write_json_lines(path: Path, predictions: Iterable[Prediction]) -> None:
+    """An object an image: ``image``, ``tags`` (tag → score, best first) and ``error``."""
+    # A byte of a file name that is no UTF-8 is escaped as JSON does it.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        for one in predictions:
+            file.write(f"{json.dumps(asdict(one), ensure_ascii=False)}\n")
+
+
+def write_parquet(path: Path, predictions: Iterable[Prediction]) -> None:
+    """A row an image: ``image``, lists ``tags`` and ``scores``, best first, and ``error``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lists = {"tags": pa.list_(pa.string()), "scores": pa.list_(pa.float32())}
+    schema = pa.schema({"image": pa.string(), **lists, "error": pa.string()})
+    remaining = iter(predictions)
+    with pq.ParquetWriter(path, schema) as writer:
+        while rows := list(islice(remaining, _ROWS_AT_ONCE)):
+            columns = {
+                "image": [one.image.encode(errors="backslashreplace").decode() for one in rows],
+                "tags": [list(one.tags) for one in rows],
+                "scores": [list(one.tags.values()) for one in rows],
+                "error": [one.error for one in rows],
+            }
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+FORMATS: Mapping[str, Callable[[Path, Iterable[Prediction]], None]] = {
+    ".csv": write_csv,
+    ".jsonl": write_json_lines,
+    ".parquet": write_parquet,
+}
+"""Ending of a file → what writes it."""

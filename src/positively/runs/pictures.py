@@ -1,0 +1,81 @@
+"""Which pictures are meant: files, folders, tables, and lists of names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from positively.errors import ImageError, and_more
+from positively.images.decode import is_image_name
+from positively.logs import logger
+from positively.runs.tagging import Picture
+from positively.tables.coco import read_coco_images
+from positively.tables.options import ReadOptions
+from positively.tables.table import read_image_names
+
+TABLES = (".csv", ".tsv", ".parquet", ".json")
+"""Endings by which a file is taken for a table whose images are meant."""
+
+
+def find_pictures(places: Sequence[str | Path], images: str | Path | None = None) -> list[Picture]:
+    """Every image named, once, in order.
+
+    Args:
+        places: Image files; folders, in which images may lie at any depth; tables, whose images are meant (a column of
+            names is enough).
+        images: Folder in which the images of tables lie; default: that of the table.
+
+    Returns:
+        The images: those of a table under the name that stands in it, all others under their path.
+
+    Raises:
+        ImageError: If a place is not there, or there is no image at all.
+    """
+    found: dict[str, Picture] = {}
+    for place in map(Path, places):
+        if not place.exists():
+            raise ImageError(f"{place}: no such file or folder.")
+        for picture in _pictures_at(place, None if images is None else str(images)):
+            found.setdefault(str(picture.source), picture)
+    if not found:
+        raise ImageError(f"There are no images under {and_more(places)}.")
+    return list(found.values())
+
+
+def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
+    if place.is_dir():
+        return (Picture(path.as_posix(), path) for path in sorted(_images_under(place)))
+    if not place.is_file():
+        raise ImageError(f"{place} is no file.")
+    if place.suffix.lower() not in TABLES:
+        return [Picture(str(place), place)]
+    options = ReadOptions(images=images)
+    if place.suffix.lower() == ".json":
+        root, names = read_coco_images(place, options)
+    else:
+        root = place.parent if images is None else Path(images)
+        names = read_image_names(place, options)
+    return (Picture(name, root / name) for name in names)
+
+
+def _images_under(folder: Path) -> Iterator[Path]:
+    """Files that have the name of an image, and links that lead nowhere; folders that cannot be listed are named."""
+
+    def warn(error: OSError) -> None:
+        logger.warning(f"{error.filename}: cannot be listed ({error.strerror}), so that nothing in it is tagged.")
+
+    for place, _, names in os.walk(folder, onerror=warn):
+        for path in (Path(place, name) for name in names if is_image_name(name)):
+            if path.is_file() or path.is_symlink():
+                yield path
+
+
+def read_list(text: str) -> list[Picture]:
+    r"""Pictures of a list of paths: one a line, or (as ``find -print0`` gives them) with a NUL between two.
+
+    >>> [picture.name for picture in read_list("a b.jpg\n\nc.jpg\n")]
+    ['a b.jpg', 'c.jpg']
+    """
+    names = text.split("\0") if "\0" in text else (line.removesuffix("\r") for line in text.split("\n"))
+    return [Picture(name, Path(name)) for name in dict.fromkeys(names) if name.strip()]

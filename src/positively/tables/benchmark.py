@@ -1,0 +1,149 @@
+"""What the published benchmarks have in common: images with their objects → label table, complete unless said."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from positively.errors import TableError, and_more, option
+from positively.labels import NEGATIVE, UNKNOWN, LabelState, LabelTable
+from positively.tables.build import Draft, finish, fixed_classes, tell_size
+from positively.tables.diagnostics import Report, stop
+from positively.tables.names import name_classes, read_aliases, same
+from positively.tables.options import ReadOptions
+from positively.tables.records import Records
+
+_PUBLISHED = {
+    **{"COCO 2014 train": 82_783, "COCO 2014 val": 40_504, "COCO 2017 train": 118_287, "COCO 2017 val": 5_000},
+    **{"VOC 2007 train": 2_501, "VOC 2007 val": 2_510, "VOC 2007 trainval": 5_011, "VOC 2007 test": 4_952},
+    **{"VOC 2012 train": 5_717, "VOC 2012 val": 5_823, "VOC 2012 trainval": 11_540},
+}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark as published: its classes in the official order, and the images in that of their list."""
+
+    name: str
+    """Such as "COCO 2014 train"."""
+    source: str
+    """Name of the file that lists the images."""
+    unit: str
+    """What the numbers of the images count in that file: "line" or "image"."""
+    root: Path
+    classes: Sequence[str]
+    images: Sequence[str]
+    numbers: Sequence[int]
+    labels: Sequence[dict[int, LabelState]]
+    """Position of the class → state, image by image; a class that is not there is negative."""
+    notes: list[str] = field(default_factory=list)
+
+    def place(self, number: int) -> str:
+        """Name an image as a person finds it, ``trainval.txt line 14``; 0 stands for the file as a whole."""
+        return f"{self.source} {self.unit} {number}" if number else self.source
+
+
+def benchmark_table(
+    found: Benchmark, options: ReadOptions, classes: Sequence[str] | None, report: Report = stop
+) -> tuple[LabelTable, list[str]]:
+    """Make the table of a benchmark and tell what it holds.
+
+    Args:
+        found: The benchmark as published.
+        options: How to read it.
+        classes: Exactly these classes in this order; wins over ``options.classes``. A class that the benchmark does
+            not annotate is unknown throughout, since nobody looked for it.
+        report: What to do with a problem after which reading can go on; unless told, raise it.
+    """
+    fixed = fixed_classes(options, classes)
+    aliases = read_aliases(Path(options.aliases)) if options.aliases is not None else {}
+    official = tuple(dict.fromkeys(aliases.get(same(name), name) for name in found.classes))
+    records, empty = _records(found, options)
+    asked = official if fixed is None else fixed
+    naming = name_classes(records.spellings, aliases, asked, options.unknown_tags == "ignore", found.place, report)
+    # The official classes stay even where a small part shows none of them: masks and heads count on their number.
+    keeps_classes = fixed is not None or options.min_count <= 1
+    draft = Draft(records, naming, found.root, NEGATIVE, found.source, found.place, keeps_classes, found.unit == "line")
+    table, notes = finish(draft, options, report)
+    lacking = np.setdiff1d(np.arange(len(naming.classes)), naming.class_of)
+    if len(lacking):
+        table = _with_unknown_columns(table, lacking)
+        listed = and_more([f"'{naming.classes[i]}'" for i in lacking])
+        notes.append(f"Classes that {found.name} does not annotate, unknown throughout: {listed}.")
+    if empty and options.empty_images == "drop":
+        notes.insert(0, f"Images without any object were left out ({option('empty_images', 'drop')}): {empty:,}.")
+    complete = f"Complete: what is not annotated is negative, whatever {option('blank')} says."
+    unknown = table.total(UNKNOWN)
+    told = [f"{found.source}: {found.name}.", *found.notes, *_tell_published(found), tell_size(table)]
+    return table, [*told, f"{complete} Unknown labels: {unknown:,}." if unknown else complete, *notes]
+
+
+def _tell_published(found: Benchmark) -> list[str]:
+    """A shorter list is no error, but published masks of known labels count its rows."""
+    published = _PUBLISHED.get(found.name, len(found.images))
+    if published == len(found.images):
+        return []
+    return [f"A list of {len(found.images):,} images; the published one has {published:,}, so its masks do not fit."]
+
+
+def _records(found: Benchmark, options: ReadOptions) -> tuple[Records, int]:
+    """One record an image, and the number of images without any object."""
+    records = Records(found.name)
+    spellings = [records.spelling(name, 0) for name in found.classes]
+    empty = 0
+    for image, number, labels in zip(found.images, found.numbers, found.labels, strict=True):
+        empty += not labels
+        if not labels and options.empty_images == "drop":
+            continue
+        records.images.append(image)
+        records.lines.append(number)
+        for position, state in labels.items():
+            spelling = spellings[position]
+            if spelling is not None:
+                records.add_number(spelling, state)
+    return records, empty
+
+
+def _with_unknown_columns(table: LabelTable, columns: npt.NDArray[np.signedinteger]) -> LabelTable:
+    row = np.zeros((1, len(table.classes)), dtype=np.int8)
+    row[0, columns] = UNKNOWN - NEGATIVE
+    every = sparse.csr_array(np.ones((len(table), 1), dtype=np.int8)) @ sparse.csr_array(row)
+    return replace(table, offsets=sparse.csr_array(table.offsets + every))
+
+
+def read_file(file: Path, fix: str) -> str:
+    """Text of a file, or a sentence that ends with ``fix``."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise TableError(f"{file}: not found. Check the path.") from None
+    except OSError as error:
+        raise TableError(f"{file}: cannot be read ({error.strerror}). {fix}.") from None
+    except UnicodeDecodeError:
+        text = "\0"
+    # An XML parser takes text with NULs for UTF-16, in which a search finds nothing.
+    if "\0" in text:
+        raise TableError(f"{file}: not text in UTF-8. {fix}.")
+    return text
+
+
+def choose_year(years: Collection[int], asked: int | None, where: str) -> tuple[int, list[str]]:
+    """Year that was asked for, or the only one there is, and what there is to tell about it.
+
+    >>> choose_year([2007], None, "VOCdevkit")
+    (2007, ['Year 2007: the only one in VOCdevkit.'])
+    """
+    there = " and ".join(map(str, sorted(years)))
+    if asked is None and len(years) > 1:
+        raise TableError(f"{where} holds the years {there}. Say which one is meant: {option('year', max(years))}.")
+    if asked is None:
+        (only,) = years
+        return only, [f"Year {only}: the only one in {where}."]
+    if asked not in years:
+        raise TableError(
+            f"{where}: there is no year {asked}, only {there}. Pass {option('year', max(years))}, or get the other."
+        )
+    return asked, []

@@ -1,0 +1,202 @@
+"""Which column holds what, found by the names of the columns and by what stands in them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from positively.errors import TableError, option
+from positively.images.decode import is_image_name
+from positively.tables.cells import state_code
+from positively.tables.dialect import RawTable
+from positively.tables.options import ReadOptions
+
+_SAMPLED_ROWS = 1000
+
+# In the order of preference, where a table has several.
+_IMAGE_NAMES = (
+    *("image", "images", "img", "file", "filename", "file_name", "filepath", "file_path", "path", "photo", "picture"),
+    *("image_path", "img_path", "image_name", "img_name", "imagename", "image_file", "image_id", "imageid", "img_id"),
+)
+_TAG_NAMES = (
+    *("tags", "tag", "labels", "label", "classes", "class", "categories", "category", "keywords", "keyword"),
+    *("label_name", "labelname", "class_name", "tag_name"),
+)
+ABSENT_NAMES = (
+    *("absent", "absences", "negative", "negatives", "not", "negative_labels", "negative_tags", "absent_tags"),
+    *("absent_labels", "verified_absent"),
+)
+_SPLIT_NAMES = ("split", "set", "subset", "part", "fold")
+_STATE_NAMES = ("state", "value", "present", "presence", "confidence")
+
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
+    "test": "test",
+}
+"""Names of a split as people write them → as this package does."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Position of the columns; ``classes`` is filled where each class has a column of its own."""
+
+    image: int
+    tags: int | None = None
+    absent: int | None = None
+    split: int | None = None
+    state: int | None = None
+    classes: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    values: frozenset[str]
+
+    @property
+    def word(self) -> str:
+        return "_".join(self.name.casefold().replace("-", " ").replace("_", " ").split())
+
+    @property
+    def is_nameless(self) -> bool:  # The index that pandas writes along.
+        return not self.name or self.name.startswith("Unnamed: ")
+
+    @property
+    def is_images(self) -> bool:
+        return sum(map(is_image_name, self.values)) * 2 > len(self.values)
+
+    @property
+    def names_a_split(self) -> bool:
+        return any(value.casefold() in SPLITS for value in self.values)
+
+    @property
+    def is_splits(self) -> bool:
+        return bool(self.values) and all(value.casefold() in SPLITS for value in self.values)
+
+    @property
+    def holds_states(self) -> bool:
+        return any(state_code(value) is not None for value in self.values)
+
+    @property
+    def is_states(self) -> bool:
+        return bool(self.values) and all(state_code(value) is not None for value in self.values)
+
+
+def find_layout(raw: RawTable, options: ReadOptions) -> Layout:
+    """Find the columns, or say what was found and what is accepted."""
+    return _Finder(raw).layout(options)
+
+
+def find_image_column(raw: RawTable, options: ReadOptions) -> int:
+    """Find the column that names the images, where nothing else of a table is asked for."""
+    return _Finder(raw).image(options)
+
+
+class _Finder:
+    """Gives out columns, each to one role."""
+
+    def __init__(self, raw: RawTable):
+        self.raw = raw
+        sample = [cells for _, cells in islice(raw.rows(), _SAMPLED_ROWS)]
+        values = (frozenset(cell.strip() for cell in column) - {""} for column in zip(*sample, strict=True))
+        self.columns = [_Column(name, cells) for name, cells in zip(raw.columns, values, strict=True)]
+        self.free = list(range(len(self.columns)))
+
+    def layout(self, options: ReadOptions) -> Layout:
+        # What the user named is given out first, so that no guess can take it away.
+        asked = {
+            role: self._take(self._asked(getattr(options, f"{role}_column"), role))
+            for role in ("image", "tags", "absent", "split")
+        }
+        image = asked["image"] if asked["image"] is not None else self._take(self._find_image())
+        if image is None:
+            raise self._not_understood()
+        split = asked["split"] if asked["split"] is not None else self._take(self._find_split())
+        absent = asked["absent"] if asked["absent"] is not None else self._take(self._find_absent())
+        tags = asked["tags"] if asked["tags"] is not None else self._take(self._find_tags())
+        if tags is None:
+            classes = self._find_classes()
+            if not classes:
+                raise self._not_understood()
+            # Absences have their own mark here, -1: a column that lists them is not read, and that is said.
+            unread = (*(i for i in self.free if i not in classes), *(i for i in (absent,) if i is not None))
+            return Layout(image, split=split, classes=classes, unread=unread)
+        state = self._take(self._find_state())
+        return Layout(image, tags, absent, split, state, (), tuple(self.free))
+
+    def image(self, options: ReadOptions) -> int:
+        asked = self._asked(options.image_column, "image")
+        found = asked if asked is not None else self._find_image()
+        if found is None:
+            named = ", ".join(repr(column.name) for column in self.columns[:12])
+            raise TableError(f"{self.raw.source}: none of the columns {named} holds names of images. Call it 'image'.")
+        return found
+
+    def _take(self, column: int | None) -> int | None:
+        if column is not None:
+            self.free.remove(column)
+        return column
+
+    def _asked(self, name: str | None, role: str) -> int | None:
+        if name is None:
+            return None
+        for i in self.free:
+            if self.columns[i].name == name.strip():
+                return i
+        raise TableError(
+            f"{self.raw.source}: {option(f'{role}_column', name)} is not there. "
+            f"The columns are {', '.join(repr(column.name) for column in self.columns)}."
+        )
+
+    def _named(self, names: Iterable[str]) -> list[int]:
+        return [i for name in names for i in self.free if self.columns[i].word == name]
+
+    def _find_image(self) -> int | None:
+        named = self._named(_IMAGE_NAMES)
+        by_contents = [i for i in [*named, *self.free] if self.columns[i].is_images]
+        return next(iter([*by_contents, *named]), None)
+
+    def _find_split(self) -> int | None:
+        if not self.raw.has_header:
+            return next((i for i in self.free if self.columns[i].is_splits), None)
+        # One 'train' makes it a split column: a typo in another cell is an error, never a test row that is trained on.
+        return next((i for i in self._named(_SPLIT_NAMES) if self.columns[i].names_a_split), None)
+
+    def _find_absent(self) -> int | None:
+        return next((i for i in self._named(ABSENT_NAMES) if not self.columns[i].is_states), None)
+
+    def _find_tags(self) -> int | None:
+        named = [i for i in self.free if not self.columns[i].is_nameless]
+        states = [i for i in named if self.columns[i].is_states and self.columns[i].word not in _STATE_NAMES]
+        for i in self._named(_TAG_NAMES):
+            # A column 'label' of 1 and 0 among others of that kind is a class of that name.
+            if not (self.columns[i].is_states and len(states) > 1):
+                return i
+        left = [i for i in named if not self.columns[i].is_states and self.columns[i].word not in _STATE_NAMES]
+        return left[0] if len(left) == 1 and not (states and self.raw.has_header) else None
+
+    def _find_state(self) -> int | None:
+        if self.raw.has_header:
+            return next(iter(self._named(_STATE_NAMES)), None)
+        return next((i for i in self.free if self.columns[i].is_states), None)
+
+    def _find_classes(self) -> tuple[int, ...]:
+        """Columns of states, and blank ones beside them; text such as the photographer's name is left unread."""
+        named = [i for i in self.free if not self.columns[i].is_nameless]
+        if not any(self.columns[i].is_states for i in named):
+            return ()
+        return tuple(i for i in named if self.columns[i].holds_states or not self.columns[i].values)
+
+    def _not_understood(self) -> TableError:
+        header = ", ".join(repr(column.name) for column in self.columns[:12])
+        more = f" and {len(self.columns) - 12} more" if len(self.columns) > 12 else ""
+        found = (
+            f"the columns {header}{more}" if self.raw.has_header else f"{len(self.columns)} columns without a header"
+        )
+        return TableError(
+            f"{self.raw.source}: {found} cannot be understood. A table has (1) an image and one column of tags "
+            "(image,tags), (2) an image and one column a class, with 1, 0, -1 or nothing in it (image,cat,dog), or "
+            "(3) one image-tag pair a line (image,tag). Name the columns so, or pass "
+            f"{option('image_column')} and {option('tags_column')}."
+        )

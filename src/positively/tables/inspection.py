@@ -1,0 +1,145 @@
+"""Everything that is wrong with a table, or worth a look, at once: what ``positively check`` tells."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from positively.errors import PositivelyError, and_more, option
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
+from positively.tables.diagnostics import Collected, Problem
+from positively.tables.lookalikes import find_lookalikes, nearest_classes
+from positively.tables.names import UnknownTagsError
+from positively.tables.options import ReadOptions
+from positively.tables.overlap import image_hashes, refuse_overlap, with_hashes
+from positively.tables.reading import read_labels
+
+_DEFAULTS = ReadOptions()
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A table as far as it can be read, how it was understood, and its problems."""
+
+    table: LabelTable | None
+    """None where so much is wrong that there is no table."""
+    notes: list[str]
+    problems: list[Problem]
+    aliases: dict[str, str]
+    """Tag → tag that it is probably meant to be."""
+
+
+def inspect_labels(
+    path: str | Path,
+    options: ReadOptions = _DEFAULTS,
+    classes: Sequence[str] | None = None,
+    to_learn_from: bool = True,
+) -> Inspection:
+    """Read a table to the end, whatever is wrong with it, and look for what a reader does not stop at.
+
+    Args:
+        path: As for :func:`positively.tables.reading.read_labels`.
+        options: How to read it.
+        classes: Exactly these classes in this order; wins over ``options.classes``.
+        to_learn_from: Whether the tags have to be fit to learn from; a table for testing need not be.
+
+    Raises:
+        PositivelyError: The file cannot be read at all.
+    """
+    collected = Collected()
+    try:
+        table, notes = read_labels(path, options, classes, collected)
+    except PositivelyError as error:
+        if not collected.problems:
+            raise
+        return Inspection(None, [], [*collected.problems, Problem("table", error.message, True)], {})
+    table = with_hashes(table)
+    unknown = [name for error in collected.errors if isinstance(error, UnknownTagsError) for name in error.names]
+    aliases = nearest_classes(unknown, table.classes)
+    problems = [*collected.problems, *_copies(table)]
+    if to_learn_from:
+        has_given_classes = classes is not None or options.classes is not None
+        # Whoever gives the classes means each of them.
+        alike = {} if has_given_classes else find_lookalikes(table)
+        aliases |= alike
+        problems += [*_lookalikes(table, alike), *_too_little(table, has_given_classes)]
+    return Inspection(table, notes, problems, aliases)
+
+
+def find_overlap(parts: Mapping[str, LabelTable]) -> list[Problem]:
+    """Images of one part whose content also stands in another."""
+    collected = Collected()
+    refuse_overlap(parts, collected)
+    return collected.problems
+
+
+def _lookalikes(table: LabelTable, alike: Mapping[str, str]) -> list[Problem]:
+    if not alike:
+        return []
+    counts = dict(zip(table.classes, table.counts(POSITIVE), strict=True))
+    listed = [f"'{rare}' ({counts[rare]:,}) and '{other}' ({counts[other]:,})" for rare, other in alike.items()]
+    sentence = (
+        f"{table.source}: tags that look alike: {and_more(listed)}. If they are one, unite them: "
+        f"{option('write_aliases', 'FILE')} writes the list for {option('aliases', 'FILE')}."
+    )
+    return [Problem("look-alike tags", sentence, stops_training=False)]
+
+
+def _too_little(table: LabelTable, has_given_classes: bool) -> list[Problem]:
+    """Classes and photos that say too little to learn from."""
+    found = []
+    counts = table.counts(POSITIVE)
+    if len(table) == 1:
+        found.append(f"{table.source}: a single photo, from which nothing can be learned. Add more.")
+    leave_out = "take such classes off the list" if has_given_classes else f"leave them out: {option('min_count', 2)}"
+    for number, words in ((0, "no photo at all"), (1, "a single photo")):
+        rare = [f"'{table.classes[i]}'" for i in np.flatnonzero(counts == number)]
+        if rare:
+            found.append(
+                f"{table.source}: {len(rare):,} of {len(counts):,} classes have {words}: {and_more(rare)}. "
+                f"Tag more photos, or {leave_out}."
+            )
+    # In a complete table, no tag says that nothing is there.
+    empty: list[int] = np.flatnonzero(np.diff(table.offsets.indptr) == 0).tolist()
+    if empty and table.blank == UNKNOWN:
+        listed = and_more([f"'{table.images[row]}'" for row in empty], 3)
+        found.append(
+            f"{table.source}: {len(empty):,} of {len(table):,} photos carry no tag: {listed}. "
+            "Tag them, or leave them for the end: a trained model tags them."
+        )
+    return [Problem("too little", sentence, stops_training=False) for sentence in found]
+
+
+def _copies(table: LabelTable) -> list[Problem]:
+    """Photos with the same content under several names."""
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row, code in enumerate(image_hashes(table)):
+        rows_of[code].append(row)
+    contradicting, differing, equal = [], [], []
+    for rows in (rows for rows in rows_of.values() if len(rows) > 1):
+        states = table.states(rows)
+        there, absent = (states == POSITIVE).any(axis=0), (states == NEGATIVE).any(axis=0)
+        names = " = ".join(f"'{table.images[row]}'" for row in rows[:3]) + (" = …" if len(rows) > 3 else "")
+        if np.any(there & absent):
+            contradicting.append(f"{names} ({_tags(table, there & absent)})")
+        elif np.any(there & ~(states == POSITIVE).all(axis=0)):
+            differing.append(f"{names} ({_tags(table, there & ~(states == POSITIVE).all(axis=0))})")
+        else:
+            equal.append(names)
+    sentences = {
+        "photos that are copies, one of which is said to show what the other does not": contradicting,
+        "photos that are copies and carry different tags": differing,
+        "photos that are copies of one another": equal,
+    }
+    fix = "Keep one of each, with all of its tags."
+    return [
+        Problem("copies", f"{table.source}: {words}: {and_more(listed)}. {fix}", stops_training=False)
+        for words, listed in sentences.items()
+        if listed
+    ]
+
+
+def _tags(table: LabelTable, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> str:
+    return and_more([f"'{table.classes[i]}'" for i in np.flatnonzero(chosen)], 3)

@@ -1,0 +1,219 @@
+"""Spellings of tags → classes: what differs only in case or blanks is one name, and aliases are merged."""
+
+import csv
+import difflib
+import io
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.errors import TableError, and_more, option
+from positively.files import write_text
+from positively.tables.diagnostics import Report, stop
+from positively.tables.dialect import find_delimiter, parse_rows, read_text
+
+LEFT_OUT = -1
+
+
+class UnknownTagsError(TableError):
+    """Tags that are not among the classes, with all of their names."""
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """The tags as they are written: each one's name (cleaned), how often it occurs, and on which line first."""
+
+    names: Sequence[str]
+    counts: Sequence[int]
+    lines: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The classes, the class of each spelling (or ``LEFT_OUT``), and what there is to tell about it."""
+
+    classes: tuple[str, ...]
+    class_of: npt.NDArray[np.int64]
+    notes: list[str]
+
+
+def clean(name: str) -> str:
+    r"""Strip, make inner blanks single, and compose accents.
+
+    >>> clean("  hot \t dog ")
+    'hot dog'
+    """
+    return " ".join(unicodedata.normalize("NFC", name).split())
+
+
+def same(name: str) -> str:
+    """Key under which names that differ only in case or blanks meet."""
+    return unicodedata.normalize("NFC", clean(name).casefold())
+
+
+def read_classes(path: Path) -> tuple[str, ...]:
+    """Read one class a line, in this order."""
+    lines: dict[str, int] = {}
+    for line, name in enumerate(map(clean, read_text(path)[0].split("\n")), 1):
+        if name in lines:
+            raise TableError(f"{path.name} line {line}: the class '{name}' already stands on line {lines[name]}.")
+        if name:
+            lines[name] = line
+    return tuple(lines)
+
+
+def read_aliases(path: Path) -> dict[str, str]:
+    """Read lines ``alias,name``; returns key of the alias → name, with chains followed to their end."""
+    text, _ = read_text(path)
+    names: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for line, cells in parse_rows(text, find_delimiter(text), path.name):
+        alias_and_name = [clean(cell) for cell in cells]
+        if [word.casefold() for word in alias_and_name] == ["alias", "name"] and not names:
+            continue
+        if len(alias_and_name) != 2 or not all(alias_and_name):
+            raise TableError(f"{path.name} line {line}: a line needs two cells, alias and name, as in: puppy,dog")
+        key, name = same(alias_and_name[0]), alias_and_name[1]
+        if same(names.setdefault(key, name)) != same(name):
+            raise TableError(
+                f"{path.name} line {line}: '{alias_and_name[0]}' becomes '{name}' here and '{names[key]}' on "
+                f"line {lines[key]}. Keep one of the two lines."
+            )
+        lines.setdefault(key, line)
+    return {key: _follow(key, names, f"{path.name} line {lines[key]}") for key in names}
+
+
+def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
+    """Write alias → name as :func:`read_aliases` reads it; for an alias that is given twice, the last counts."""
+    names = {same(alias): (alias, name) for given in aliases for alias, name in given.items()}
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("alias", "name"), *names.values()])
+    write_text(path, text.getvalue())
+
+
+def _follow(key: str, names: Mapping[str, str], place: str) -> str:
+    passed, name = [key], names[key]
+    # A line 'Dog,dog' names itself: it chooses a spelling, and ends the chain.
+    while same(name) in names and same(name) != passed[-1]:
+        if same(name) in passed:
+            raise TableError(f"{place}: the aliases go round in a circle: {' → '.join([*passed, name])}. Remove one.")
+        passed.append(same(name))
+        name = names[same(name)]
+    return name
+
+
+def name_classes(
+    spellings: Spellings,
+    aliases: Mapping[str, str],
+    fixed: Sequence[str] | None,
+    ignore_unknown: bool,
+    place: Callable[[int], str],
+    report: Report = stop,
+) -> Naming:
+    """Give each spelling its class.
+
+    Args:
+        spellings: The tags as written.
+        aliases: Key of an alias → name.
+        fixed: Exactly these classes in this order; None to take those found, in alphabetical order.
+        ignore_unknown: Leave out tags that are not among the fixed classes, in place of stopping.
+        place: Words for a line of the file.
+        report: What to do about tags that are not among the fixed classes.
+    """
+    named = [aliases.get(same(name), name) for name in spellings.names]
+    if fixed is None:
+        spelled = _common_spelling(spellings, aliases)
+        named = [spelled[same(name)] for name in named]
+        classes = tuple(sorted(set(named), key=lambda name: (name.casefold(), name)))
+        position = {name: i for i, name in enumerate(classes)}
+        class_of = [position[name] for name in named]
+        notes = []
+    else:
+        classes = tuple(fixed)
+        class_of = _find_fixed(named, classes)
+        notes = _check_unknown(spellings, class_of, classes, ignore_unknown, place, report)
+    notes = _tell_merged(spellings, aliases, classes, class_of) + notes
+    return Naming(classes, np.array(class_of, dtype=np.int64).reshape(-1), notes)
+
+
+def _common_spelling(spellings: Spellings, aliases: Mapping[str, str]) -> dict[str, str]:
+    """The spelling of each key: that of the alias file, or else the most frequent one (the first of several)."""
+    chosen: dict[str, str] = {}
+    most: dict[str, int] = defaultdict(int)
+    for name, count in zip(spellings.names, spellings.counts, strict=True):
+        if count > most[same(name)] or same(name) not in chosen:
+            chosen[same(name)], most[same(name)] = name, count
+    return chosen | {same(name): name for name in reversed(list(aliases.values()))}
+
+
+def _find_fixed(named: Sequence[str], classes: Sequence[str]) -> list[int]:
+    exact = {clean(name): i for i, name in enumerate(classes)}
+    loose: dict[str, list[int]] = defaultdict(list)
+    for i, name in enumerate(classes):
+        loose[same(name)].append(i)
+    found = []
+    for name in named:
+        near = loose.get(same(name), [])
+        found.append(exact.get(name, near[0] if len(near) == 1 else LEFT_OUT))
+    return found
+
+
+def _check_unknown(
+    spellings: Spellings,
+    class_of: Sequence[int],
+    classes: Sequence[str],
+    ignore_unknown: bool,
+    place: Callable[[int], str],
+    report: Report,
+) -> list[str]:
+    unknown = sorted((i for i, found in enumerate(class_of) if found == LEFT_OUT), key=lambda i: spellings.lines[i])
+    if not unknown:
+        return []
+    names = [spellings.names[i] for i in unknown]
+    where = place(spellings.lines[unknown[0]])
+    error = UnknownTagsError(_unknown_sentence(names, classes, where, ignore_unknown), names)
+    report("unknown tags", error, skipped=ignore_unknown)
+    listed = and_more([f"'{name}'" for name in names])
+    return [f"Tags that are not among the classes, ignored: {listed}."] if ignore_unknown else []
+
+
+def _unknown_sentence(names: Sequence[str], classes: Sequence[str], where: str, is_ignored: bool) -> str:
+    by_key = {same(name): name for name in classes}
+    near = [] if is_ignored else difflib.get_close_matches(same(names[0]), by_key, n=1)
+    hint = f"; did you mean '{by_key[near[0]]}'?" if near else "."
+    more = f" ({len(names) - 1} more like this: {and_more(names[1:])}.)" if len(names) > 1 else ""
+    way_out = "" if is_ignored else f", or pass {option('unknown_tags', 'ignore')}"
+    return (
+        f"{where}: the tag '{names[0]}' is not among the {len(classes)} classes{hint}{more} "
+        f"Correct it{',' if way_out else ' or'} add it to the classes{way_out}."
+    )
+
+
+def _tell_merged(
+    spellings: Spellings, aliases: Mapping[str, str], classes: Sequence[str], class_of: Sequence[int]
+) -> list[str]:
+    united: dict[int, list[str]] = defaultdict(list)
+    applied: list[str] = []
+    for name, found in zip(spellings.names, class_of, strict=True):
+        if found == LEFT_OUT:
+            continue
+        if same(name) != same(classes[found]):
+            applied.append(f"'{name}' → '{classes[found]}'")
+        else:
+            united[found].append(name)
+    merged = []
+    for found, names in united.items():
+        others = [f"'{name}'" for name in names if name != clean(classes[found])]
+        if others:
+            merged.append(f"{and_more(others)} → '{classes[found]}' ({len(names)} spellings united)")
+    notes = [f"Names united: {and_more(merged, 3)}."] if merged else []
+    return notes + ([f"Aliases applied: {and_more(applied)}."] if aliases and applied else [])

@@ -1,0 +1,218 @@
+"""Rows of cells → images, spellings of tags, and the state of each pair: the same for all three shapes."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.errors import TableError, option
+from positively.images.paths import tidy
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState
+from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax, state_code
+from positively.tables.columns import SPLITS, Layout
+from positively.tables.dialect import RawTable
+from positively.tables.names import Spellings, clean
+from positively.tables.options import ReadOptions
+
+# Characters of a cell that are shown in a message.
+_SHOWN = 80
+_MEANINGS = {"unknown": UNKNOWN, "negative": NEGATIVE}
+
+
+@dataclass
+class Records:
+    """What the file says, line by line: ``entries`` of (record, spelling, state), in the order of the records."""
+
+    shape: str
+    images: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    splits: list[str] | None = None
+    is_long: bool = False
+    codes: set[Code] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    _names: list[str] = field(default_factory=list)
+    _first_lines: list[int] = field(default_factory=list)
+    _known: dict[str, int] = field(default_factory=dict)
+    _records: array[int] = field(default_factory=lambda: array("i"))
+    _spellings: array[int] = field(default_factory=lambda: array("i"))
+    _states: array[int] = field(default_factory=lambda: array("b"))
+
+    def spelling(self, tag: str, line: int) -> int | None:
+        """Number of a tag as written; None for a blank."""
+        name = clean(tag)
+        if not name:
+            return None
+        number = self._known.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+            self._first_lines.append(line)
+        return self._known.setdefault(tag, number)
+
+    def add(self, tags: Sequence[str], state: LabelState) -> None:
+        """Give the tags of one cell to the last image."""
+        for tag in tags:
+            number = self._known.get(tag)
+            if number is None:
+                number = self.spelling(tag, self.lines[-1])
+            if number is not None:
+                self.add_number(number, state)
+
+    def add_number(self, spelling: int, state: LabelState) -> None:
+        """Give one tag to the last image."""
+        self._records.append(len(self.images) - 1)
+        self._spellings.append(spelling)
+        self._states.append(state)
+
+    @property
+    def entries(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+        """Record, spelling and state of each pair."""
+        return (
+            np.asarray(self._records, dtype=np.int32),
+            np.asarray(self._spellings, dtype=np.int32),
+            np.asarray(self._states, dtype=np.int8),
+        )
+
+    @property
+    def spellings(self) -> Spellings:
+        """The tags as written."""
+        counts = np.bincount(np.array(self._spellings, dtype=np.int64), minlength=len(self._names))
+        return Spellings(self._names, counts.tolist(), self._first_lines)
+
+
+def read_records(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
+    """Read every row."""
+    records = _read_class_columns(raw, layout, options) if layout.classes else _read_tags(raw, layout, options)
+    if layout.unread:
+        unread = [f"'{raw.columns[i]}'" for i in layout.unread if raw.columns[i]]
+        records.notes += [f"Columns that were not read: {', '.join(unread)}."] if unread else []
+    return records
+
+
+def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int, list[str]]]:
+    """Walk through the rows, and note the image and the split of each."""
+    if layout.split is not None:
+        records.splits = []
+    for line, cells in raw.rows():
+        image = tidy(cells[layout.image])
+        if not image:
+            missing = f"there is no image in the column '{raw.columns[layout.image]}'"
+            raise TableError(f"{raw.place(line)}: {missing}. Write its name there, or remove the line.")
+        records.images.append(image)
+        records.lines.append(line)
+        if layout.split is not None and records.splits is not None:
+            split = SPLITS.get(cells[layout.split].strip().casefold())
+            if split is None:
+                raise TableError(
+                    f"{raw.place(line)}: the split '{cells[layout.split]}' is none of train, val and test. "
+                    f"Correct it, or rename the column '{raw.columns[layout.split]}' if it is not about that."
+                )
+            records.splits.append(split)
+        yield line, cells
+
+
+def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
+    tag_columns = [column for column in (layout.tags, layout.absent) if column is not None]
+    cells_of_tags = [cells[column] for _, cells in raw.rows() for column in tag_columns]
+    gaps = Counter(text for cell in cells_of_tags if (text := cell.strip()) in EMPTY_IN_PANDAS)
+    cells_of_tags = [cell for cell in cells_of_tags if cell.strip() not in EMPTY_IN_PANDAS] if gaps else cells_of_tags
+    syntax = find_syntax(cells_of_tags, options.separator, pairs=layout.state is not None)
+    records = Records(f"one column of tags, {syntax.wording}", notes=list(syntax.notes))
+    zero, blank = _MEANINGS[options.zero], _MEANINGS[options.blank]
+    states = {"positive": POSITIVE, "negative": NEGATIVE, "zero": zero}
+    for line, cells in _rows(raw, layout, records):
+        state = POSITIVE
+        if layout.state is not None:
+            code = _state_of(raw, line, cells[layout.state], layout.state)
+            records.codes.add(code)
+            state = states[code]
+        if layout.tags is not None:
+            tags = _split(raw, line, syntax, cells[layout.tags])
+            for tag in tags if state == UNKNOWN == blank else ():
+                records.spelling(tag, line)  # Mentioned, and that is all there is to keep.
+            records.add(() if state == UNKNOWN == blank else tags, state)
+        if layout.absent is not None:
+            records.add(_split(raw, line, syntax, cells[layout.absent]), NEGATIVE)
+    if gaps:
+        listed = ", ".join(f"'{text}' {count:,}" for text, count in gaps.items())
+        records.notes.append(f"Cells that pandas writes for an empty one, read as no tag: {listed}.")
+    repeats = len(set(records.images)) < len(records.images)
+    records.is_long = layout.state is not None or (syntax.one_a_cell and repeats)
+    if records.is_long and syntax.one_a_cell:
+        records.shape = "one image-tag pair a line"
+    elif syntax.one_a_cell and (example := next((cell for cell in cells_of_tags if " " in cell.strip()), None)):
+        records.notes.append(
+            f"Each cell was read as one tag, such as '{example.strip()}'; if blanks separate the tags, "
+            f"pass {option('separator')} ' '."
+        )
+    return records
+
+
+def _split(raw: RawTable, line: int, syntax: TagSyntax, cell: str) -> list[str]:
+    if cell.strip() in EMPTY_IN_PANDAS:
+        return []
+    try:
+        return syntax.split(cell)
+    except ValueError:
+        shown = cell if len(cell) <= _SHOWN else f"{cell[:_SHOWN]}…"
+        raise TableError(f'{raw.place(line)}: {shown} is not a list of tags such as ["cat", "dog"].') from None
+
+
+def _state_of(raw: RawTable, line: int, cell: str, column: int) -> Code:
+    code = state_code(cell)
+    if code is None or code == "blank":
+        raise TableError(
+            f"{raw.place(line)}: '{cell}' in the column '{raw.columns[column]}' is none of 1 (there), "
+            "-1 (absent) and 0. Correct it, or rename the column if it does not say whether the tag is there."
+        )
+    return code
+
+
+class _CellStates(dict[str, LabelState | None]):
+    """Text of a cell → state to be kept (None: nothing to keep), read once for each text."""
+
+    def __init__(self, keep: Callable[[Code], LabelState | None], codes: set[Code]):
+        super().__init__()
+        self.keep, self.codes = keep, codes
+
+    def __missing__(self, cell: str) -> LabelState | None:
+        code = state_code(cell)
+        if code is None:
+            raise ValueError(cell)
+        self.codes.add(code)
+        self[cell] = self.keep(code)
+        return self[cell]
+
+
+def _read_class_columns(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
+    records = Records("one column a class")
+    blank = _MEANINGS[options.blank]
+    said = {"positive": POSITIVE, "negative": NEGATIVE, "zero": _MEANINGS[options.zero], "blank": None}
+    # What equals the blank state need not be kept, unless another line of the same image could contradict it.
+    once = _CellStates(lambda code: None if said[code] == blank else said[code], records.codes)
+    again = _CellStates(lambda code: said[code], records.codes)
+    counts = Counter(tidy(cells[layout.image]) for _, cells in raw.rows())
+    columns = [(i, records.spelling(raw.columns[i], raw.header_line)) for i in layout.classes]
+    for line, cells in _rows(raw, layout, records):
+        states = again if counts[records.images[-1]] > 1 else once
+        try:
+            for i, spelling in columns:
+                state = states[cells[i]]
+                if state is not None and spelling is not None:
+                    records.add_number(spelling, state)
+        except ValueError:
+            raise TableError(
+                f"{raw.place(line)}: '{cells[i]}' in the column '{raw.columns[i]}' is none of 1, 0, -1 and blank. "
+                "Correct it, or remove the column if it is not a class."
+            ) from None
+    if len(records.codes) == 4 and options.zero == options.blank == "unknown":
+        raise TableError(
+            f"{raw.source} holds 1, 0, -1 and blank cells, so 0 and blank may mean different things. Pass "
+            f"{option('zero', 'negative')} if 0 says that the tag was checked and is absent, or "
+            f"{option('blank', 'negative')} if an empty cell says so; if both are unknown, replace the 0s by blanks."
+        )
+    return records
