@@ -22,7 +22,7 @@ from positively.finetune.networks import Networks
 from positively.finetune.training import Training
 from positively.metrics import mean_average_precision
 from positively.models.heads import KernelHead, create_head
-from positively.probe import fit
+from positively.probe import KernelClassifier, fit
 
 CPU = torch.device("cpu")
 
@@ -277,8 +277,10 @@ def test_a_head_with_a_window_gives_what_was_solved_for():
     head = KernelHead(24, 3, landmarks=40, window=3)
     pooled = head.pool(maps).numpy()
     solved = fit(pooled, states, landmarks=40)
-    fill_kernel(head, solved)
+    classifier = KernelClassifier.of(solved)
+    fill_kernel(head, classifier)
     np.testing.assert_allclose(head(maps).sigmoid().detach().numpy(), solved.probabilities(pooled), atol=2e-4)
+    np.testing.assert_allclose(head(maps).detach().numpy(), classifier.logits(pooled), atol=1e-3)
     assert head.pool(maps[..., :2, :2]).shape == (80, 2, 24)  # smaller than the window
 
 

@@ -372,6 +372,6 @@ def test_a_text_tower_of_the_hub_is_taken_from_the_cache_if_all_of_it_is_there(p
 
 
 def test_it_learns_from_known_positives_and_negatives_on_stored_positions():
-    method = po.methods.create_method("dual-coop")
+    method = po.finetune.methods.create_method("dual-coop")
     assert method.depths == ("probe",) and method.needs_negatives
     assert (method.options.gamma_negative, method.options.gamma_positive, method.options.clip) == (2.0, 1.0, 0.05)

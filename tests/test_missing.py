@@ -18,6 +18,7 @@ from positively.calibration import calibrate
 from positively.cli import main
 from positively.cli import missing as missing_command
 from positively.cli import review as review_command
+from positively.config import TrainConfig
 from positively.errors import ConfigError, FileError, LabelError, MetricError, RunError
 from positively.finetune import crossfit
 from positively.finetune.auto import resolve
@@ -277,7 +278,7 @@ def test_a_network_that_learns_is_cross_fitted_and_goes_on(place, tags, complete
         return train_fold(table, learned, held, *rest)
 
     monkeypatch.setattr(crossfit, "_train_fold", counted)
-    config = po.training.config.TrainConfig(**tail)
+    config = TrainConfig(**tail)
     find = {"folds": 4, "store": tmp_path / "folds"}
     with pytest.raises(KeyboardInterrupt):
         po.missing.missing_in_table(tags, config, **find)
@@ -293,7 +294,7 @@ def test_copies_are_in_one_fold_and_few_photos_are_refused(tags, place, tail, fa
     folds = crossfit._deal(tags, np.arange(len(tags)) // 2, 5, seed=0)
     assert (folds[::2] == folds[1::2]).all() and set(np.bincount(folds)) == {40}
     few = tags.select(np.arange(6))
-    config = resolve(po.training.config.TrainConfig(**tail), few, fabric.device)
+    config = resolve(TrainConfig(**tail), few, fabric.device)
     with pytest.raises(ConfigError, match="too few for 5 trainings"):
         crossfit.cross_fit(few, config, fabric)
 

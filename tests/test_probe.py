@@ -84,9 +84,9 @@ def test_scores_are_those_of_a_dense_solution(table, fitted):
 def test_leave_one_out_is_really_leaving_out(table, fitted, penalty):
     features, states, _ = table
     points, targets = landmarks_of(features, 60), (states == 1).astype(np.float64)
-    hard = torch.from_numpy(targets).float()
+    hard = targets.astype(np.float32)
     ridge = fitted.kernel.ridge
-    found = ridge.held_out_scores(ridge.moments(hard), hard, penalty).numpy()
+    found = ridge.held_out_scores(ridge.moments(hard), hard, penalty)
     for row in range(0, len(features), 23):
         weights = np.full(len(features), 1 / len(features))
         weights[row] = 0  # the penalty on the sum stays
@@ -116,9 +116,9 @@ def test_copies_do_not_vouch_for_one_another():
     groups = np.arange(100)
     groups[3:6] = groups[:3]
     fitted = probe.fit(features, states, groups=groups, step=ONE_STEP)
-    ridge, hard = fitted.kernel.ridge, torch.from_numpy(states == 1).float()
+    ridge, hard = fitted.kernel.ridge, (states == 1).astype(np.float32)
     one_by_one = Ridge(ridge.basis, features, ridge.weights)
-    apart, naive = (r.held_out_scores(r.moments(hard), hard, 1e-3)[:6, 0].numpy() for r in (ridge, one_by_one))
+    apart, naive = (r.held_out_scores(r.moments(hard), hard, 1e-3)[:6, 0] for r in (ridge, one_by_one))
     assert naive.min() > apart.max() + 0.05
 
 
@@ -173,7 +173,7 @@ def test_the_penalty_is_the_best_of_the_grid_by_dense_leave_one_out(table, fitte
 def test_large_tables_are_streamed_to_the_same_result(table, fitted, monkeypatch):
     features, states, _ = table
     monkeypatch.setattr("positively.probe.ridge._IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr("positively.probe.basis.BLOCK_ROWS", 37)
+    monkeypatch.setattr("positively.probe.linalg.BLOCK_ROWS", 37)
     monkeypatch.setattr("positively.probe.labels._BLOCK_ENTRIES", 2 * len(features))
     streamed = probe.fit(features, sparse.csr_array(states), landmarks=60, step=ONE_STEP)
     assert streamed.kernel.penalty == pytest.approx(fitted.kernel.penalty, rel=1e-3)
@@ -207,9 +207,9 @@ def test_changed_labels_give_what_a_fresh_fit_gives(table, step):
     changed = probe.fit(features, states, landmarks=60, step=step, linear=True)
     rows, new = np.array([3, 50, 90]), states[[3, 50, 90]].copy()
     new[0, 1], new[1, 1], new[2, 3] = 1, -1, 1 - new[2, 3]
-    untouched = changed.kernel.moments[:, [0, 2, 4]].clone()
+    untouched = changed.kernel.moments[:, [0, 2, 4]].copy()
     assert changed.update(rows, new).tolist() == [1, 3]
-    assert torch.equal(changed.kernel.moments[:, [0, 2, 4]], untouched)
+    assert np.array_equal(changed.kernel.moments[:, [0, 2, 4]], untouched)
 
     all_new = states.copy()
     all_new[rows] = new
@@ -255,8 +255,8 @@ def test_leave_one_out_after_the_soft_step_would_leak():
     hard = fitted._hard(classes)
     targets = hard + fitted._soft(classes, hard)
     ridge = fitted.kernel.ridge
-    leaky = ridge.held_out_scores(ridge.moments(targets), targets, fitted.kernel.penalty).numpy()
-    honest = fitted._fold_scores(fitted.kernel, classes, (step,))[0].numpy()
+    leaky = ridge.held_out_scores(ridge.moments(targets), targets, fitted.kernel.penalty)
+    honest = fitted._fold_scores(fitted.kernel, classes, (step,))[0]
 
     def advantage(scores):
         rank = np.argsort(np.argsort(scores, axis=0), axis=0)
@@ -483,9 +483,9 @@ def test_scores_of_images_with_parts_are_by_fits_that_really_leave_them_out():
     groups = np.arange(60)
     groups[[10, 11]], groups[20] = 9, 21  # three copies, and two
     ridge, _ = decompose(features, groups=groups, landmarks=30)
-    penalty, labels = 1e-2, torch.from_numpy(targets)
-    found = ridge.held_out_scores(ridge.moments(labels), labels, penalty).numpy()
-    places = ridge.basis.coordinates(features).double().numpy()
+    penalty, labels = 1e-2, targets
+    found = ridge.held_out_scores(ridge.moments(labels), labels, penalty)
+    places = ridge.basis.coordinates(features).astype(np.float64)
     for image in (0, 9, 10, 20, 21, 33):
         kept = groups != groups[image]
         known = np.concatenate([places[kept, 0], np.ones((kept.sum(), 1))], axis=1)

@@ -67,6 +67,12 @@ def broadcast(value: Any) -> Any:
     return held[0]
 
 
+def on_first_process(work: Callable[[], Result]) -> Result:
+    """Do a piece of work on the first process alone, and give what came of it to all; if it fails, all raise."""
+    result: Result = broadcast(agree(lambda: work() if rank() == 0 else None))
+    return result
+
+
 def barrier() -> None:
     """Wait until every process is here."""
     any_process(False)

@@ -25,26 +25,25 @@ from positively.calibration import (
     log_ranks,
     summarize,
 )
-from positively.finetune.methods.closed_form import (
-    ClosedFormOptions,
-    calibrated_heads,
-    copies,
-    double_device,
-    fill_head,
-    fill_kernel,
-    fill_linear,
-    first_out_of_sample,
-    is_plain,
-    label_states,
-    solve_table,
-)
+from positively.distributed import on_first_process
+from positively.finetune.methods.closed_form import fill_kernel, fill_linear, is_plain
 from positively.labels import POSITIVE, LabelTable, States
 from positively.logs import logger
 from positively.models import KernelHead, LinearHead
 from positively.models.heads import pool_windows
-from positively.probe import LANDMARKS, ONE_STEP, Probe, fit
+from positively.probe import (
+    LANDMARKS,
+    ONE_STEP,
+    KernelClassifier,
+    LinearClassifier,
+    Probe,
+    ProbeOptions,
+    fit,
+    fit_table,
+)
 from positively.probe.choice import PENALTIES, choose_penalty
 from positively.probe.probe import LOGIT_BEND
+from positively.probe.tables import calibrated_heads, copies, first_out_of_sample, label_states
 
 if TYPE_CHECKING:
     from positively.finetune.training import Training
@@ -72,6 +71,10 @@ class Solved:
     """Whether what the network learned is used."""
     has_exact_scores: bool = False
     """Whether the out-of-sample scores are by a network that did not see the labels."""
+    kernel: KernelClassifier | None = None
+    """The head that was solved, on what was learned or on the network as it began; None leaves the network's own."""
+    linear: LinearClassifier | None = None
+    """The plain one beside it."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,43 @@ def solve_head(training: Training) -> Solved:
             )
         return Solved()
     window = _window(trainer.sample_map())
-    began = _features(training, window, training.initial) if training.initial else None
-    if not can_judge:
+    # What all processes have a part in comes first; the first one then solves, and tells the others.
+    evidence = _Evidence(
+        _features(training, window, training.initial) if training.initial else None,
+        _features(training, window) if can_judge else None,
+        trainer.score(trainer.holdout) if can_judge else None,
+    )
+    solved = on_first_process(partial(_decide, training, evidence))
+    if solved.kernel is not None:
+        assert solved.table is not None
+        _apply(training, solved, window)
+    return solved
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What the network gives of the training images, then of those held out."""
+
+    began: Features | None
+    """Its features as it began; None if that knew nothing."""
+    learned: Features | None
+    """Its features now; None if too few tags are held out to judge by."""
+    logits: Features | None
+    """Its own head's logits of the images held out."""
+
+
+def _decide(training: Training, evidence: _Evidence) -> Solved:
+    """What is used: the network as it began, or as it is now with a solved head or its own."""
+    states, began = training.holdout.states(), evidence.began
+    if evidence.learned is None or evidence.logits is None:
         assert began is not None
         _report(training, "Too few tags are held out to tell whether learning helped: the network stays as it began.")
-        return _as_it_began(training, began, window)
+        return _as_it_began(training, began)
     positives = states == POSITIVE
-    learned = _learned(training, _features(training, window), states)
+    learned = _learned(training, evidence.learned, states)
     after = learned.log_ranks
     if began is None:
-        name, before = "with the network's own", _half_ranks([trainer.score(trainer.holdout)] * 2, positives)
+        name, before = "with the network's own", _half_ranks([evidence.logits] * 2, positives)
     else:
         # Not with the network's own head: of two kinds, the one with the higher log-rank need not be the better.
         count = len(training.train)
@@ -130,8 +160,23 @@ def solve_head(training: Training) -> Solved:
         f"{name}: {before.mean():.2f}; {verdict}.",
     )
     if helps:
-        return _after_learning(training, learned, window, began)
-    return Solved() if began is None else _as_it_began(training, began, window)
+        return _after_learning(training, learned, evidence.logits, began)
+    return Solved() if began is None else _as_it_began(training, began)
+
+
+def _apply(training: Training, solved: Solved, window: int) -> None:
+    """Give the network the head that was solved, and the weights it began with if learning did not help."""
+    assert solved.kernel is not None and solved.linear is not None
+    if not solved.learning_helped:
+        assert training.initial is not None
+        training.trainer.trainable.load_state_dict(training.initial)
+    old, landmarks = _plain_head(training), len(solved.kernel.landmarks)
+    channels, classes = old.linear.in_features, old.linear.out_features
+    head = KernelHead(channels, classes, pooling=old.pooling, landmarks=landmarks, window=window)
+    head.saved_options = {"pooling": old.pooling, "landmarks": landmarks, "window": window}
+    fill_kernel(head, solved.kernel)
+    fill_linear(head.linear, solved.linear)
+    training.classifier.replace_head(head.to(old.linear.weight.device))
 
 
 def _halves(images: int) -> list[npt.NDArray[np.bool_]]:
@@ -177,9 +222,8 @@ def _features(training: Training, window: int, weights: Weights | None = None) -
 
 def _solve(training: Training, table: LabelTable, features: Features) -> Probe:
     """The closed form on features that saw no label."""
-    options = ClosedFormOptions(negatives=training.trainer.method.uses_negatives)
-    config, device = training.config, training.trainer.device
-    return solve_table(table, features, options, seed=config.seed, device=device, linear=True)
+    options = ProbeOptions(negatives=training.trainer.method.uses_negatives)
+    return fit_table(table, features, options, seed=training.config.seed, linear=True)
 
 
 def _solved_table(training: Training) -> LabelTable:
@@ -188,17 +232,18 @@ def _solved_table(training: Training) -> LabelTable:
     return training.train if own_val else training.seen.select(training.places)
 
 
-def _as_it_began(training: Training, features: Features, window: int) -> Solved:
+def _as_it_began(training: Training, features: Features) -> Solved:
     """Every image is solved for on the network as it began: what depth 'probe' gives, with parts."""
-    assert training.initial is not None
     table = _solved_table(training)
     probe = _solve(training, table, features[: len(table)])
-    training.trainer.trainable.load_state_dict(training.initial)
-    head = _new_head(training, window, len(table))
-    fill_head(head, probe)
-    training.classifier.replace_head(head)
     return Solved(
-        calibrated_heads(probe), first_out_of_sample(probe), table, learning_helped=False, has_exact_scores=True
+        calibrated_heads(probe),
+        first_out_of_sample(probe),
+        table,
+        learning_helped=False,
+        has_exact_scores=True,
+        kernel=KernelClassifier.of(probe),
+        linear=LinearClassifier.of(probe),
     )
 
 
@@ -211,7 +256,6 @@ def _fit_learned(training: Training, table: LabelTable, features: Features) -> P
         landmarks=min(LANDMARKS, len(table)),
         step=ONE_STEP,
         seed=training.config.seed,
-        device=double_device(training.trainer.device),
     )
 
 
@@ -231,13 +275,13 @@ def _best_penalty(found: dict[float, Features], states: States, judges: npt.NDAr
     return choose_penalty(lambda penalty: found[penalty][judges], positives, between=False)
 
 
-def _after_learning(training: Training, learned: _Learned, window: int, began: Features | None) -> Solved:
+def _after_learning(training: Training, learned: _Learned, logits: Features, began: Features | None) -> Solved:
     """Every image is solved for, those held out included; what scores mean is by those held out, when they were.
 
     What the table lacks is told by the network as it began, if that knew anything: it has not seen the labels.
     """
-    head, trainer, table = _plain_head(training), training.trainer, _solved_table(training)
-    network = summarize(trainer.score(trainer.holdout), training.holdout.states(), leave_one_out=False)
+    head, table = _plain_head(training), _solved_table(training)
+    network = summarize(logits, training.holdout.states(), leave_one_out=False)
     probe = _fit_learned(training, table, learned.features[: len(table)])
     probe.set_penalty(learned.penalty)
     probe.kernel.summary = learned.summary
@@ -246,28 +290,24 @@ def _after_learning(training: Training, learned: _Learned, window: int, began: F
     probe.kernel.calibration = replace(calibrate_summary(learned.summary, bend=LOGIT_BEND), learned=is_learned)
     # A network gives logits.
     plain = replace(calibrate_summary(network, frequency_bend=np.inf), learned=is_learned)
-    solved = _new_head(training, window, len(table))
-    fill_kernel(solved, probe)
-    own = (head.linear.weight.detach().cpu().T.double(), head.linear.bias.detach().cpu().double())
-    fill_linear(solved.linear, *own, plain)
-    training.classifier.replace_head(solved)
+    weight, bias = (part.detach().cpu().double().numpy() for part in (head.linear.weight.T, head.linear.bias))
     calibrated = {
         "kernel": CalibratedScores(probe.kernel.calibration, learned.summary),
         "linear": CalibratedScores(plain, network),
     }
     if began is not None:
         exact = first_out_of_sample(_solve(training, table, began[: len(table)]))
-        return Solved(calibrated, exact, table, has_exact_scores=True)
-    scores = probe.first_scores(np.arange(len(table.classes)))
-    return Solved(calibrated, OutOfSample(scores, calibrated["kernel"]), table)
-
-
-def _new_head(training: Training, window: int, images: int) -> KernelHead:
-    head = _plain_head(training)
-    channels, classes, landmarks = head.linear.in_features, head.linear.out_features, min(LANDMARKS, images)
-    solved = KernelHead(channels, classes, pooling=head.pooling, landmarks=landmarks, window=window)
-    solved.saved_options = {"pooling": head.pooling, "landmarks": landmarks, "window": window}
-    return solved.to(head.linear.weight.device)
+    else:
+        scores = probe.first_scores(np.arange(len(table.classes)))
+        exact = OutOfSample(scores, calibrated["kernel"])
+    return Solved(
+        calibrated,
+        exact,
+        table,
+        has_exact_scores=began is not None,
+        kernel=KernelClassifier.of(probe),
+        linear=LinearClassifier.meaning(weight, bias, plain),
+    )
 
 
 def _plain_head(training: Training) -> LinearHead:

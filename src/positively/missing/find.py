@@ -17,14 +17,13 @@ from positively.errors import ConfigError, MetricError, RunError, option
 from positively.finetune.auto import choices, pick_method, resolve
 from positively.finetune.crossfit import FOLDS, cross_fit
 from positively.finetune.frozen import frozen_features
-from positively.finetune.methods.closed_form import ClosedFormOptions, solve_table
 from positively.finetune.runtime import launch
 from positively.labels import POSITIVE, UNKNOWN, LabelTable
 from positively.logs import logger
 from positively.metrics.average_precision import check_inputs
 from positively.missing.rank import rank_missing
 from positively.missing.result import MissingTags
-from positively.probe import find_series
+from positively.probe import ProbeOptions, find_series, fit_table
 from positively.probe.series import MOST_IMAGES
 from positively.runs import Run
 from positively.runs.saving import has_exact_scores
@@ -57,8 +56,7 @@ def missing_in_table(
     fabric = launch(config)
     if config.depth in ("auto", "probe") and pick_method(config) == "closed-form":
         table, features = frozen_features(table, config, backbone=backbone, fabric=fabric)
-        options = ClosedFormOptions(**config.options)
-        probe = solve_table(table, features, options, seed=config.seed, device=fabric.device)
+        probe = fit_table(table, features, ProbeOptions(**config.options), seed=config.seed)
         groups = probe.kernel.ridge.groups
         if groups is not None:
             alike = "Copies" if len(table) > MOST_IMAGES else "Copies and series"

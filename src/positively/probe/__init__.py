@@ -1,10 +1,12 @@
-"""Features and label states → a classifier in closed form, with scores of labels it did not see."""
+"""Embeddings and label states → a classifier in closed form, with scores of labels it did not see."""
 
 from positively.probe.basis import Basis, Kernel
+from positively.probe.classifier import KernelClassifier, LinearClassifier
 from positively.probe.fitting import LANDMARKS, WIDTH, decompose, fit
 from positively.probe.probe import Probe
 from positively.probe.series import find_series
 from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
+from positively.probe.tables import ProbeOptions, fit_table
 
 __all__ = [
     "LANDMARKS",
@@ -13,9 +15,13 @@ __all__ = [
     "WIDTH",
     "Basis",
     "Kernel",
+    "KernelClassifier",
+    "LinearClassifier",
     "Probe",
+    "ProbeOptions",
     "Step",
     "decompose",
     "find_series",
     "fit",
+    "fit_table",
 ]

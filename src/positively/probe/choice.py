@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.calibration import pu_average_precision
-from positively.distributed import broadcast
 
 PENALTIES = tuple(float(value) for value in 10.0 ** np.arange(-5.0, 0.1, 0.5))
 # What serves tables of a few hundred images, where nothing can be chosen by.
@@ -37,7 +36,7 @@ def choose_penalty(
         found = _PENALTY_OF_SMALL_TABLES
     else:
         found = _vertex(np.log(PENALTIES), quality) if between else PENALTIES[int(quality.argmax())]
-    return float(broadcast(found))
+    return float(found)
 
 
 def _vertex(places: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> float:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError
-from positively.probe.basis import WholeImages, as_rows, as_tensor, choose_kernel, kernel_basis, linear_basis, whole
+from positively.probe.basis import choose_kernel, kernel_basis, linear_basis
 from positively.probe.labels import ProbeLabels
+from positively.probe.linalg import WholeImages, as_rows, whole
 from positively.probe.probe import Probe
-from positively.probe.ridge import Ridge, own_rows
+from positively.probe.ridge import Ridge
 from positively.probe.soft import Step
 from positively.randomness import random_stream
 
@@ -33,7 +33,6 @@ def fit(
     step: Step | None = None,
     linear: bool = False,
     seed: int = 0,
-    device: str | torch.device = "cpu",
 ) -> Probe:
     """Learn every class from its known positives, in closed form: no start, no rate, no epochs, nothing held out.
 
@@ -58,7 +57,6 @@ def fit(
         step: The last step, if it is not to be chosen.
         linear: Whether to solve for a plain linear classifier beside the kernel's.
         seed: Seed of landmarks and folds.
-        device: Where it is computed.
 
     >>> generator = np.random.default_rng(0)
     >>> truth = generator.random((400, 3)) < 0.3
@@ -78,7 +76,6 @@ def fit(
         width=width,
         linear=linear,
         seed=seed,
-        device=device,
     )
     return Probe(labels, kernel, plain, step=step, seed=seed)
 
@@ -93,7 +90,6 @@ def decompose(
     width: float = WIDTH,
     linear: bool = False,
     seed: int = 0,
-    device: str | torch.device = "cpu",
 ) -> tuple[Ridge, Ridge | None]:
     """What a fit needs before a label is seen, the kernel's and the plain one's; it serves any number of fits.
 
@@ -105,35 +101,34 @@ def decompose(
         raise ConfigError(f"There are {count} rows of features and {rows_of_states} of states.")
     if count < 2:
         raise ConfigError(f"The closed form needs at least two images, not {count}.")
-    weights = torch.ones(count, dtype=torch.float64)
+    weights = np.ones(count)
     if sample_weight is not None:
-        weights = torch.as_tensor(np.asarray(sample_weight, dtype=np.float64))
+        weights = np.asarray(sample_weight, dtype=np.float64)
         if weights.shape != (count,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
             raise ConfigError(f"Sample weights are {count} numbers, none below 0 and not all 0.")
-    weights = (weights / weights.sum()).to(device)
+    weights = weights / weights.sum()
     units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
     if units is not None and len(units) != count:
         raise ConfigError(f"There are {count} rows of features and {len(units)} groups.")
     if landmarks < 1 or not width > 0:
         raise ConfigError(f"A kernel has a landmark at least and a width above 0, not {landmarks} and {width}.")
-    if units is not None and np.bincount(units, weights.cpu().numpy()).max() > 1 - 1e-9:
+    if units is not None and np.bincount(units, weights).max() > 1 - 1e-9:
         raise ConfigError(
             "All images are copies of one another, or of one group, so that none can be judged by the others."
         )
     order = random_stream("landmarks", seed).permutation(count)
-    chosen = np.sort(order[(weights > 0).cpu().numpy()[order]][:landmarks])
-    points = as_tensor(features[chosen], weights.device)
+    chosen = np.sort(order[(weights > 0)[order]][:landmarks])
+    points = np.asarray(features[chosen], dtype=np.float32)
     if points.ndim not in (2, 3) or (points.ndim == 3 and points.shape[1] < 2):
         raise ConfigError(
             "The closed form takes pooled features N×D, or N×(1+P)×D with those of parts, not rows of shape "
             f"{tuple(points.shape[1:])}."
         )
     points = whole(points)
-    if not torch.isfinite(points).all():
-        row = chosen[int((~torch.isfinite(points)).any(dim=1).nonzero()[0])]
+    if not np.isfinite(points).all():
+        row = chosen[np.flatnonzero(~np.isfinite(points).all(axis=1))[0]]
         raise ConfigError(f"The features of row {row} are not finite numbers.")
-    rows = own_rows(count)
-    kernel = Ridge(kernel_basis(choose_kernel(points, width), features, weights, rows), features, weights, units)
+    kernel = Ridge(kernel_basis(choose_kernel(points, width), features, weights), features, weights, units)
     images = WholeImages(features)
-    plain = Ridge(linear_basis(images, weights, rows), images, weights, units) if linear else None
+    plain = Ridge(linear_basis(images, weights), images, weights, units) if linear else None
     return kernel, plain

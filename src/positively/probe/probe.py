@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy import sparse
-from torch import Tensor
 
 from positively.calibration import (
     FEWEST_POSITIVES,
@@ -20,13 +18,12 @@ from positively.calibration import (
     summarize,
     summarized_pu_average_precision,
 )
-from positively.distributed import broadcast
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError, LabelError
 from positively.labels import POSITIVE, UNKNOWN, check_states
-from positively.probe.basis import as_rows, row_blocks
 from positively.probe.choice import choose_penalty
 from positively.probe.labels import ProbeLabels
+from positively.probe.linalg import Double, as_rows, row_blocks
 from positively.probe.ridge import Ridge
 from positively.probe.soft import (
     ONE_STEP,
@@ -70,16 +67,16 @@ class Solution:
     def __init__(self, ridge: Ridge) -> None:
         self.ridge = ridge
         self.penalty = 0.0
-        self.moments = torch.empty(0)
+        self.moments: Double = np.empty((0, 0))
         """(R+1)×C of the last step's targets."""
         self.summary: Summary
         """Of the out-of-sample scores."""
         self.calibration: Calibration
         """What the scores of the last step mean."""
-        self.held_out: Tensor | None = None
+        self.held_out: Scores | None = None
         """Out-of-sample scores N×C, of tables that are not too large to hold them."""
 
-    def weights(self, factor: float) -> tuple[Tensor, Tensor]:
+    def weights(self, factor: float) -> tuple[Double, Double]:
         """Weights M×C and intercepts (C,) of scores over the basis's embedding."""
         return self.ridge.basis.fold(self.ridge.solution(self.moments, factor * self.penalty))
 
@@ -125,11 +122,11 @@ class Probe:
         """:attr:`loo_scores` of some classes, for tables that do not fit into memory at once."""
         stale = classes[np.isin(classes, sorted(self._stale))]
         if self.kernel.held_out is None:
-            return self._held_out(self.kernel, classes).cpu().numpy()
+            return self._held_out(self.kernel, classes)
         if len(stale):
             self.kernel.held_out[:, stale] = self._held_out(self.kernel, stale)
             self._stale -= set(stale.tolist())
-        return self.kernel.held_out[:, classes].cpu().numpy()
+        return self.kernel.held_out[:, classes]
 
     def first_scores(self, classes: Classes) -> Scores:
         """Leave-one-out scores of some classes after the first step, known positives levelled, whatever follows it.
@@ -140,7 +137,7 @@ class Probe:
             scores = self.held_out_scores(classes)
         else:
             moments, hard = self._first_moments[:, classes], self._hard(classes)
-            scores = self.kernel.ridge.held_out_scores(moments, hard, self.kernel.penalty).cpu().numpy()
+            scores = self.kernel.ridge.held_out_scores(moments, hard, self.kernel.penalty)
         return self._levelled(scores, classes).astype(np.float32)
 
     def set_penalty(self, penalty: float) -> None:
@@ -158,14 +155,16 @@ class Probe:
         if len(shape) != len(fitted) or shape[-1] != fitted[-1]:
             expected = " × ".join(["images", *("parts" for _ in fitted[2:]), str(fitted[-1])])
             raise ConfigError(f"New features are an array of {expected}, as those that were learned from.")
-        solutions = [ridge.solution(self.kernel.moments, self.step.factor * one).float() for one in penalties]
-        found = [[one.new_empty(0, one.shape[1])] for one in solutions]
-        for part in row_blocks(range(len(rows))):
+        solutions = [
+            ridge.solution(self.kernel.moments, self.step.factor * one).astype(np.float32) for one in penalties
+        ]
+        found = [np.empty((len(rows), one.shape[1]), dtype=np.float32) for one in solutions]
+        for part in row_blocks(len(rows)):
             coordinates = ridge.basis.coordinates(rows[part])
-            for blocks, solution in zip(found, solutions, strict=True):
+            for result, solution in zip(found, solutions, strict=True):
                 scores = coordinates @ solution[:-1] + solution[-1]
-                blocks.append(scores[:, 0] + scores[:, 1:].amax(1) if ridge.has_parts else scores)
-        return [torch.cat(blocks).cpu().numpy() for blocks in found]
+                result[part] = scores[:, 0] + scores[:, 1:].max(axis=1) if ridge.has_parts else scores
+        return found
 
     def probabilities(self, features: FeatureRows) -> npt.NDArray[np.float64]:
         """Probabilities B×C that new images carry each tag."""
@@ -202,8 +201,8 @@ class Probe:
     def renew(self) -> None:
         """Choose λ, one step or two, label frequencies and probabilities by the labels as they are now."""
         for solution in self._solutions():
-            solution.moments = torch.cat(
-                [solution.ridge.moments(self._hard(classes)) for classes in self.labels.blocks()], dim=1
+            solution.moments = np.concatenate(
+                [solution.ridge.moments(self._hard(classes)) for classes in self.labels.blocks()], axis=1
             )
             solution.penalty = self._choose_penalty(solution)
         self.step = ONE_STEP
@@ -214,15 +213,15 @@ class Probe:
         self.step = self._choose_step() if self._asked_step is None else self._asked_step
         if self.step != ONE_STEP:
             for solution in self._solutions():
-                solution.moments = solution.moments.clone()
+                solution.moments = solution.moments.copy()
             self._solve(np.arange(self.labels.shape[1]), first=False)
             self._calibrate()
 
     def _solutions(self) -> list[Solution]:
         return [self.kernel] if self.linear is None else [self.kernel, self.linear]
 
-    def _hard(self, classes: Classes) -> Tensor:
-        return torch.from_numpy(self.labels.targets(classes)).to(self.kernel.ridge.weights.device)
+    def _hard(self, classes: Classes) -> Scores:
+        return self.labels.targets(classes)
 
     def _choose_penalty(self, solution: Solution) -> float:
         """λ by all images, or (large tables) by a sample of them, and some positives of every class."""
@@ -231,13 +230,12 @@ class Probe:
         ridge = solution.ridge if is_all else solution.ridge.part(rows)
         blocks = list(self.labels.blocks())
         states = np.concatenate([self.labels.states(classes)[rows] for classes in blocks], axis=1)
-        targets = np.concatenate([self.labels.targets(classes)[rows] for classes in blocks], axis=1)
+        hard = np.concatenate([self.labels.targets(classes)[rows] for classes in blocks], axis=1)
         together = np.concatenate([self._together(classes)[rows] for classes in blocks], axis=1)
         known = np.concatenate([self._support(classes).sum(axis=0) for classes in blocks])
-        hard = torch.from_numpy(targets).to(ridge.weights.device)
 
         def held_out(penalty: float) -> npt.NDArray[np.floating]:
-            scores = ridge.held_out_scores(solution.moments, hard, penalty).cpu().numpy()
+            scores = ridge.held_out_scores(solution.moments, hard, penalty)
             return level_positives(scores, states, known, together)
 
         positives = (states == POSITIVE) & (known > together) & self._counted[rows][:, None]
@@ -297,14 +295,14 @@ class Probe:
                     self._first_moments[:, block] if is_first else solution.ridge.moments(targets)
                 )
 
-    def _targets(self, classes: Classes, hard: Tensor, step: Step) -> Tensor:
+    def _targets(self, classes: Classes, hard: Scores, step: Step) -> Scores:
         """N×K targets of a step, of which ``hard`` are those of the first."""
         if step.fills:
             penalty = step.factor * self.kernel.penalty
             return fill(self.kernel.ridge, penalty, self.labels.states(classes))
-        return hard + step.strength * self._soft(classes, hard) if step.strength else hard
+        return hard + np.float32(step.strength) * self._soft(classes, hard) if step.strength else hard
 
-    def _soft(self, classes: Classes, hard: Tensor) -> Tensor:
+    def _soft(self, classes: Classes, hard: Scores) -> Scores:
         """Q of the unknown labels, by what the first step's scores mean."""
         ridge = self.kernel.ridge
         scores = ridge.held_out_scores(self._first_moments[:, classes], hard, self.kernel.penalty)
@@ -333,7 +331,7 @@ class Probe:
         for classes in self.labels.blocks(16):
             for part, scores in zip(parts, self._fold_scores(self.kernel, classes, steps), strict=True):
                 part.append(self._summary(scores, classes))
-        quality = broadcast([summarized_pu_average_precision(join(part)) for part in parts])
+        quality = [summarized_pu_average_precision(join(part)) for part in parts]
         best = 0
         for place in range(1, len(steps)):
             if quality[place] > (1 + _LEAST_GAIN) * quality[best]:
@@ -348,7 +346,7 @@ class Probe:
         often = (self.first.negative_frequency / self.first.label_frequency)[counts >= FEWEST_POSITIVES]
         return bool(len(often) and np.median(often) >= _OFTEN and often.min() >= _SELDOM)
 
-    def _fold_scores(self, solution: Solution, classes: Classes, steps: tuple[Step, ...]) -> list[Tensor]:
+    def _fold_scores(self, solution: Solution, classes: Classes, steps: tuple[Step, ...]) -> list[Scores]:
         hard = self._hard(classes)
         means = [level_of(self._targets(classes, hard, step), self.kernel.ridge.weights, step) for step in steps]
         return fold_scores(solution.ridge, solution.penalty, self._folds(classes, steps), means, steps)
@@ -358,7 +356,7 @@ class Probe:
         first, reviewed = self.first.take(classes), self.labels.reviewed(classes)
         return soft_folds(ridge, self.kernel.penalty, first, states, reviewed, classes, ridge.groups, self.seed, steps)
 
-    def _held_out(self, solution: Solution, classes: Classes) -> Tensor:
+    def _held_out(self, solution: Solution, classes: Classes) -> Scores:
         if self.step != ONE_STEP:
             return self._fold_scores(solution, classes, (self.step,))[0]
         return solution.ridge.held_out_scores(solution.moments[:, classes], self._hard(classes), solution.penalty)
@@ -374,16 +372,16 @@ class Probe:
                 parts.append(self._summary(scores, classes, is_levelled=self.step != ONE_STEP))
                 if is_small and solution is self.kernel:
                     held_out.append(scores)
-            solution.held_out = torch.cat(held_out, dim=1) if held_out else None
+            solution.held_out = np.concatenate(held_out, axis=1) if held_out else None
             solution.summary = join(parts)
             # A plain layer has straight logits; the kernel's head bends them.
             bend = LOGIT_BEND if solution is self.kernel else np.inf
             solution.calibration = calibrate_summary(solution.summary, bend=bend)
 
-    def _summary(self, scores: Tensor, classes: Classes, is_levelled: bool = True) -> Summary:
+    def _summary(self, scores: Scores, classes: Classes, is_levelled: bool = True) -> Summary:
         """Out-of-sample scores of the images that count."""
         states = self.labels.states(classes)
-        values = scores.cpu().numpy() if is_levelled else self._levelled(scores.cpu().numpy(), classes)
+        values = scores if is_levelled else self._levelled(scores, classes)
         counted, reviewed = self._counted, self.labels.reviewed(classes)
         return summarize(values[counted], states[counted], reviewed[counted] > 0, leave_one_out=False)
 
@@ -395,5 +393,5 @@ class Probe:
     @property
     def _counted(self) -> npt.NDArray[np.bool_]:
         """Images of any weight."""
-        counted: npt.NDArray[np.bool_] = (self.kernel.ridge.weights > 0).cpu().numpy()
+        counted: npt.NDArray[np.bool_] = self.kernel.ridge.weights > 0
         return counted

@@ -8,23 +8,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from positively import distributed
-from positively.distributed import gather_rows, sum_over_processes
 from positively.embedding.rows import FeatureRows
-from positively.probe.basis import Basis, WholeImages, row_blocks, whole
+from positively.probe.basis import Basis
+from positively.probe.linalg import Double, Floats, Single, WholeImages, row_blocks, whole
+
+Rows = npt.NDArray[np.int64]
 
 # Coordinates up to this size stay in memory; larger ones are computed again, block by block, at every pass.
 _IN_MEMORY_BYTES = 2**30
 _GROUP_ENTRIES = 2**25
-
-
-def own_rows(count: int) -> range:
-    """The rows this process computes; those of all processes, one after the other, are all rows."""
-    rank, world = distributed.rank(), distributed.world_size()
-    return range(count * rank // world, count * (rank + 1) // world)
 
 
 class Ridge:
@@ -45,77 +38,72 @@ class Ridge:
             image is a group of its own.
     """
 
-    def __init__(
-        self, basis: Basis, features: FeatureRows, weights: Tensor, groups: npt.NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, basis: Basis, features: FeatureRows, weights: Double, groups: Rows | None = None) -> None:
         self.basis, self.features, self.weights = basis, features, weights
-        self.rows = own_rows(len(weights))
         self.groups, self._group_rows = groups, _group_rows(groups)
-        self._leverages: dict[float, Tensor] = {}
-        self._cached: Tensor | None = None
+        self._leverages: dict[float, Single] = {}
+        self._cached: Single | None = None
         shape = features[slice(0, 1)].shape[1:-1]
         self.has_parts = bool(shape)
         rank = len(basis.eigenvalues)
-        if 4 * len(self.rows) * rank * math.prod(shape) <= _IN_MEMORY_BYTES:
-            parts = [basis.coordinates(features[part]) for part in row_blocks(self.rows)]
-            self._cached = torch.cat([*parts, torch.empty(0, *shape, rank, device=weights.device, dtype=torch.float32)])
+        if 4 * len(weights) * rank * math.prod(shape) <= _IN_MEMORY_BYTES:
+            self._cached = np.empty((len(weights), *shape, rank), dtype=np.float32)
+            for part in row_blocks(len(weights)):
+                self._cached[part] = basis.coordinates(features[part])
 
     @property
     def is_small(self) -> bool:
         """Whether the coordinates of all images would fit into memory, so that many passes over them cost little."""
         return 4 * len(self.weights) * len(self.basis.eigenvalues) <= _IN_MEMORY_BYTES
 
-    def part(self, rows: npt.NDArray[np.int64]) -> Ridge:
+    def part(self, rows: Rows) -> Ridge:
         """The same regression, to score some rows of the table with."""
         groups = None if self.groups is None else self.groups[rows]
-        return Ridge(self.basis, self.features[rows], self.weights[torch.from_numpy(rows)], groups)
+        return Ridge(self.basis, self.features[rows], self.weights[rows], groups)
 
-    def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows of this process, with the coordinates of the whole images B×R."""
-        for part in row_blocks(self.rows):
-            yield part, self._whole(part) if self._cached is None else whole(self._own(part))
+    def _blocks(self) -> Iterator[tuple[slice, Single]]:
+        """Rows with the coordinates of the whole images B×R."""
+        for part in row_blocks(len(self.weights)):
+            yield part, self._whole(part) if self._cached is None else whole(self._cached[part])
 
-    def _all_blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows of this process, with all their coordinates: B×R, or B×(1+P)×R with parts."""
-        for part in row_blocks(self.rows):
-            yield part, self.basis.coordinates(self.features[part]) if self._cached is None else self._own(part)
+    def _all_blocks(self) -> Iterator[tuple[slice, Single]]:
+        """Rows with all their coordinates: B×R, or B×(1+P)×R with parts."""
+        for part in row_blocks(len(self.weights)):
+            yield part, self.basis.coordinates(self.features[part]) if self._cached is None else self._cached[part]
 
-    def _own(self, part: slice) -> Tensor:
-        """Coordinates that are held, of some rows of this process."""
-        assert self._cached is not None
-        return self._cached[part.start - self.rows.start : part.stop - self.rows.start]
-
-    def _whole(self, rows: Any) -> Tensor:
+    def _whole(self, rows: Any) -> Single:
         """Coordinates of whole images that are not held; nothing is computed for their parts."""
         return self.basis.coordinates(WholeImages(self.features)[rows])
 
-    def moments(self, targets: Tensor) -> Tensor:
+    def moments(self, targets: Floats) -> Double:
         """Σ_i s_i z_i t_i and, in the last row, Σ_i s_i t_i: (R+1)×K of targets N×K, double precision."""
-        total = self.weights.new_zeros(len(self.basis.eigenvalues) + 1, targets.shape[1])
+        total = np.zeros((len(self.basis.eigenvalues) + 1, targets.shape[1]))
         for part, coordinates in self._blocks():
-            weighted = targets[part].float() * self.weights[part, None].float()
+            weighted = targets[part].astype(np.float32) * self.weights[part, None].astype(np.float32)
             total[:-1] += coordinates.T @ weighted
-            total[-1] += (targets[part].double() * self.weights[part, None]).sum(0)
-        return sum_over_processes(total)
+            total[-1] += (targets[part].astype(np.float64) * self.weights[part, None]).sum(axis=0)
+        return total
 
-    def solution(self, moments: Tensor, penalty: float) -> Tensor:
+    def solution(self, moments: Double, penalty: float) -> Double:
         """Weights and, in the last row, intercepts: (R+1)×K."""
-        solved = moments.clone()
+        solved = moments.copy()
         solved[:-1] /= (self.basis.eigenvalues + penalty)[:, None]
         return solved
 
-    def scores(self, moments: Tensor, penalty: float) -> Tensor:
+    def scores(self, moments: Double, penalty: float) -> Single:
         """Fits of all (whole) images, N×K."""
-        solved = self.solution(moments, penalty).float()
-        parts = [coordinates @ solved[:-1] + solved[-1] for _, coordinates in self._blocks()]
-        return gather_rows(torch.cat([*parts, solved.new_empty(0, solved.shape[1])]))
+        solved = self.solution(moments, penalty).astype(np.float32)
+        result = np.empty((len(self.weights), solved.shape[1]), dtype=np.float32)
+        for part, coordinates in self._blocks():
+            result[part] = coordinates @ solved[:-1] + solved[-1]
+        return result
 
-    def held_out_scores(self, moments: Tensor, targets: Tensor, penalty: float) -> Tensor:
+    def held_out_scores(self, moments: Double, targets: Floats, penalty: float) -> Single:
         """Score of each image (N×K) by the fit to all others: exact, without fitting again."""
         alone = self.left_out(penalty)(self.scores(moments, penalty), targets)
         return alone + self._best_parts(moments, penalty, targets - alone) if self.has_parts else alone
 
-    def _best_parts(self, moments: Tensor, penalty: float, residuals: Tensor) -> Tensor:
+    def _best_parts(self, moments: Double, penalty: float, residuals: Floats) -> Single:
         """Score of each image's best part (N×K) by the fit to all others.
 
         Without a group G of images, the fit at any place x is f(x) − Σ_{i∈G} g_i(x) r_i, where r are the residuals
@@ -127,24 +115,25 @@ class Ridge:
             penalty: λ.
             residuals: N×K, targets minus scores of the whole images by the fit to all others.
         """
-        solved = self.solution(moments, penalty).float()
-        scale = (1 / (self.basis.eigenvalues + penalty)).float()
-        best = []
+        solved = self.solution(moments, penalty).astype(np.float32)
+        scale = (1 / (self.basis.eigenvalues + penalty)).astype(np.float32)
+        weights, residuals = self.weights.astype(np.float32), residuals.astype(np.float32)
+        result = np.empty((len(weights), solved.shape[1]), dtype=np.float32)
         for part, coordinates in self._all_blocks():
-            whole, pieces = coordinates[:, 0], coordinates[:, 1:]
-            moved = (1 + torch.einsum("bpr,br->bp", pieces, whole * scale)) * self.weights[part, None].float()
+            image, pieces = coordinates[:, 0], coordinates[:, 1:]
+            moved = (1 + np.einsum("bpr,br->bp", pieces, image * scale)) * weights[part, None]
             fits = pieces @ solved[:-1] + solved[-1]
-            best.append((fits - moved[..., None] * residuals[part, None].float()).amax(1))
-        result = gather_rows(torch.cat([*best, solved.new_empty(0, solved.shape[1])]))
+            result[part] = (fits - moved[..., None] * residuals[part, None]).max(axis=1)
         for sized in self._group_rows:
             for members in self._split(sized):
-                coordinates = self._all_coordinates(members.flatten())
+                coordinates = self._all_coordinates(members.reshape(-1))
                 coordinates = coordinates.reshape(*members.shape, *coordinates.shape[1:])
-                whole, pieces = coordinates[:, :, 0], coordinates[:, :, 1:]
-                moved = 1 + torch.einsum("gapr,gbr->gapb", pieces, whole * scale)
-                moved = moved * self.weights[members].float()[:, None, None, :]
+                image, pieces = coordinates[:, :, 0], coordinates[:, :, 1:]
+                moved = 1 + np.einsum("gapr,gbr->gapb", pieces, image * scale, optimize=True)
+                moved = moved * weights[members][:, None, None, :]
                 fits = pieces @ solved[:-1] + solved[-1]
-                result[members] = (fits - torch.einsum("gapb,gbk->gapk", moved, residuals[members].float())).amax(2)
+                shifts = np.einsum("gapb,gbk->gapk", moved, residuals[members], optimize=True)
+                result[members] = (fits - shifts).max(axis=2)
         return result
 
     def left_out(self, penalty: float) -> LeftOut:
@@ -152,51 +141,48 @@ class Ridge:
         hats = (self._hat(members, penalty) for sized in self._group_rows for members in self._split(sized))
         return LeftOut(self.leverage(penalty), hats)
 
-    def target_moments(self, rows: npt.NDArray[np.int64], targets: Tensor) -> Tensor:
+    def target_moments(self, rows: Rows, targets: Floats) -> Double:
         """:meth:`moments` (R+1) of one class whose targets are 0 everywhere but in a few rows."""
-        chosen = torch.from_numpy(rows).to(self.weights.device)
-        weighted = targets * self.weights[chosen].float()
-        return torch.cat([self.coordinates(chosen).T @ weighted, weighted.sum(dim=0, keepdim=True)]).double()
+        weighted = targets.astype(np.float32) * self.weights[rows].astype(np.float32)
+        return np.append(self.coordinates(rows).T @ weighted, weighted.sum()).astype(np.float64)
 
-    def leverage(self, penalty: float) -> Tensor:
+    def leverage(self, penalty: float) -> Single:
         """h_i of all images, (N,)."""
         if penalty not in self._leverages:
             own = self._lengths(1 / (self.basis.eigenvalues + penalty))
-            self._leverages[penalty] = (1 + own) * self.weights.float()
+            self._leverages[penalty] = (1 + own) * self.weights.astype(np.float32)
         return self._leverages[penalty]
 
-    def influence(self, penalty: float) -> Tensor:
+    def influence(self, penalty: float) -> Single:
         """How far the target of each image moves the fits of all, (N,): Σ_j s_j (∂f_j / ∂t_i)²."""
-        moved = self._lengths(self.basis.eigenvalues / (self.basis.eigenvalues + penalty).square())
-        return (1 + moved) * self.weights.float().square()
+        moved = self._lengths(self.basis.eigenvalues / np.square(self.basis.eigenvalues + penalty))
+        return (1 + moved) * np.square(self.weights.astype(np.float32))
 
-    def _lengths(self, scale: Tensor) -> Tensor:
+    def _lengths(self, scale: Double) -> Single:
         """Σ_j scale_j z_ij² of all images, (N,)."""
-        parts = [coordinates.square() @ scale.float() for _, coordinates in self._blocks()]
-        return gather_rows(torch.cat([*parts, scale.new_empty(0).float()]))
+        result = np.empty(len(self.weights), dtype=np.float32)
+        for part, coordinates in self._blocks():
+            result[part] = np.square(coordinates) @ scale.astype(np.float32)
+        return result
 
-    def coordinates(self, rows: Tensor) -> Tensor:
+    def coordinates(self, rows: Rows) -> Single:
         """Coordinates of any (whole) images of the table."""
-        held = self._held_by_one()
-        return self._whole(rows.cpu().numpy()) if held is None else whole(held[rows])
+        found: Single = self._whole(rows) if self._cached is None else whole(self._cached[rows])
+        return found
 
-    def _all_coordinates(self, rows: Tensor) -> Tensor:
-        held = self._held_by_one()
-        return self.basis.coordinates(self.features[rows.cpu().numpy()]) if held is None else held[rows]
+    def _all_coordinates(self, rows: Rows) -> Single:
+        return self.basis.coordinates(self.features[rows]) if self._cached is None else self._cached[rows]
 
-    def _held_by_one(self) -> Tensor | None:
-        """Coordinates of all rows, if they are held, and not in part by other processes."""
-        return self._cached if self._cached is not None and len(self._cached) == len(self.weights) else None
-
-    def _split(self, members: Tensor) -> tuple[Tensor, ...]:
+    def _split(self, members: Rows) -> list[Rows]:
         """Groups of one size, as many at a time as their coordinates fit into memory."""
         entries = members.shape[1] * len(self.basis.eigenvalues) * math.prod(self.features[slice(0, 1)].shape[1:-1])
-        return torch.split(members, max(_GROUP_ENTRIES // entries, 1))
+        size = max(_GROUP_ENTRIES // entries, 1)
+        return [members[start : start + size] for start in range(0, len(members), size)]
 
-    def _hat(self, members: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+    def _hat(self, members: Rows, penalty: float) -> tuple[Rows, Double]:
         """Groups of one size, members G×S, and how each image's label moves the fits of its group, G×S×S."""
-        coordinates = self.coordinates(members.flatten()).double().reshape(*members.shape, -1)
-        hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.mT + 1
+        coordinates = self.coordinates(members.reshape(-1)).astype(np.float64).reshape(*members.shape, -1)
+        hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.swapaxes(1, 2) + 1
         return members, hat * self.weights[members][:, None, :]
 
 
@@ -211,31 +197,27 @@ class LeftOut:
         hats: Groups of one size and their part of the hat matrix. They are gone through once, unless it is a list.
     """
 
-    def __init__(self, leverage: Tensor, hats: Iterable[tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, leverage: Single, hats: Iterable[tuple[Rows, Double]]) -> None:
         self._leverage, self._hats = leverage, hats
 
     def hold(self) -> LeftOut:
         """The same with everything in memory, to be used more than once."""
         return LeftOut(self._leverage, list(self._hats))
 
-    def __call__(self, fits: Tensor, targets: Tensor) -> Tensor:
+    def __call__(self, fits: Single, targets: Floats) -> Single:
         """Scores N×K of fits and targets N×K."""
         leverage = self._leverage[:, None]
-        result = (fits - leverage * targets) / (1 - leverage).clamp_min(1e-6)
+        result = ((fits - leverage * targets) / np.maximum(1 - leverage, 1e-6)).astype(np.float32)
         for members, hat in self._hats:
-            eye = torch.eye(hat.shape[1], device=hat.device, dtype=hat.dtype)
-            alone = fits[members] - hat @ targets[members].double()
-            result[members] = torch.linalg.solve(eye - hat, alone).float()
+            alone = fits[members] - hat @ targets[members].astype(np.float64)
+            result[members] = np.linalg.solve(np.eye(hat.shape[1]) - hat, alone)
         return result
 
 
-def _group_rows(groups: npt.NDArray[np.int64] | None) -> list[Tensor]:
-    """Rows of the groups with more than one member, one tensor G×S for each size S."""
+def _group_rows(groups: Rows | None) -> list[Rows]:
+    """Rows of the groups with more than one member, one array G×S for each size S."""
     if groups is None:
         return []
     order = np.argsort(groups, kind="stable")
     _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
-    return [
-        torch.from_numpy(order[starts[sizes == size][:, None] + np.arange(size)])
-        for size in np.unique(sizes[sizes > 1])
-    ]
+    return [order[starts[sizes == size][:, None] + np.arange(size)] for size in np.unique(sizes[sizes > 1])]

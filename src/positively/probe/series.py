@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from positively.embedding.rows import FeatureRows
-from positively.models.heads import root_normalize
-from positively.probe.basis import as_rows, as_tensor, row_blocks
+from positively.probe.linalg import Single, as_rows, root_normalize, row_blocks
 from positively.randomness import random_stream
 
 Groups = npt.NDArray[np.int64]
@@ -52,18 +50,16 @@ def find_series(features: FeatureRows, groups: Groups | None = None, seed: int =
     first_of = np.arange(count) if groups is None else np.unique(groups, return_index=True)[1]
     if len(first_of) > MOST_IMAGES or len(first_of) < 2:
         return groups
-    cpu = torch.device("cpu")
     width = int(np.shape(features[slice(0, 1)])[1])
     projection = random_stream("series", seed).standard_normal((width, _DIMENSIONS)) / np.sqrt(_DIMENSIONS)
-    turn = torch.from_numpy(projection.astype(np.float32))
-    parts = list(row_blocks(range(len(first_of))))
-    short = torch.cat([root_normalize(as_tensor(features[first_of[rows]], cpu)) @ turn for rows in parts])
+    projection = projection.astype(np.float32)
+    parts = list(row_blocks(len(first_of)))
+    short = np.concatenate([_normalized(features, first_of[rows]) @ projection for rows in parts])
     limit = NEAR * _nearest(short)
     near = [_near(short, rows, _ALLOWANCE * limit) for rows in parts]
     first, second = (np.concatenate(part) for part in zip(*near, strict=True))
     close = [
-        _distances(features, first_of[first[part]], first_of[second[part]]) < limit
-        for part in row_blocks(range(len(first)))
+        _distances(features, first_of[first[part]], first_of[second[part]]) < limit for part in row_blocks(len(first))
     ]
     chosen = np.concatenate([*close, np.zeros(0, dtype=np.bool_)])
     series = _components(first[chosen], second[chosen], len(first_of))
@@ -75,41 +71,46 @@ def find_series(features: FeatureRows, groups: Groups | None = None, seed: int =
     return None if numbers.max(initial=-1) == count - 1 else numbers
 
 
-def _nearest(points: torch.Tensor) -> float:
+def _nearest(points: Single) -> float:
     """Squared distance to the nearest other photo, for three in four not farther, as it would be without series.
 
     Told by the k-th and the 2k-th nearest, k being more than a series has photos: in d dimensions the squared distance
     of the k-th grows like k^(2/d), so that the first lies at s_k · (s_k / s_2k)^(log₂ k).
     """
-    rows = torch.arange(0, len(points), max(len(points) // _JUDGED, 1))
+    rows = np.arange(0, len(points), max(len(points) // _JUDGED, 1))
     distances = _squared(points[rows], points)
-    distances[torch.arange(len(rows)), rows] = -torch.inf  # the photo itself comes first
+    distances[np.arange(len(rows)), rows] = -np.inf  # the photo itself comes first
     k = max(min(LARGEST_SERIES + 1, (len(points) - 1) // 2), 1)
-    ordered = distances.sort(dim=1).values[:, [k, min(2 * k, len(points) - 1)]].clamp_min(1e-12)
-    near, far = np.quantile(ordered.numpy(), QUANTILE, axis=0).tolist()
+    places = [k, min(2 * k, len(points) - 1)]
+    ordered = np.maximum(np.partition(distances, places, axis=1)[:, places], 1e-12)
+    near, far = np.quantile(ordered, QUANTILE, axis=0).tolist()
     return float(near * (near / far) ** np.log2(k))
 
 
-def _near(points: torch.Tensor, rows: slice, limit: float) -> tuple[Groups, Groups]:
+def _near(points: Single, rows: slice, limit: float) -> tuple[Groups, Groups]:
     """Pairs of one of some rows and another whose squared distance is below the limit.
 
     A photo with many more such neighbours than a series has photos is of a kind, and looks for none.
     """
     close = _squared(points[rows], points) < limit
-    close[torch.arange(len(close)), torch.arange(rows.start, rows.stop)] = False
-    close[close.sum(dim=1) > _ALLOWANCE * LARGEST_SERIES] = False
-    first, second = torch.nonzero(close, as_tuple=True)
-    return first.numpy() + rows.start, second.numpy()
+    close[np.arange(len(close)), np.arange(rows.start, rows.stop)] = False
+    close[close.sum(axis=1) > _ALLOWANCE * LARGEST_SERIES] = False
+    first, second = np.nonzero(close)
+    return first + rows.start, second
 
 
-def _squared(points: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    return points.square().sum(1)[:, None] + others.square().sum(1) - 2.0 * points @ others.T
+def _squared(points: Single, others: Single) -> Single:
+    squares: Single = np.square(points).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2 * points @ others.T
+    return squares
 
 
-def _distances(features: FeatureRows, first: Groups, second: Groups) -> npt.NDArray[np.float32]:
-    cpu = torch.device("cpu")
-    ends = (root_normalize(as_tensor(features[rows], cpu)) for rows in (first, second))
-    distances: npt.NDArray[np.float32] = (next(ends) - next(ends)).square().sum(1).numpy()
+def _normalized(features: FeatureRows, rows: Groups) -> Single:
+    normalized: Single = root_normalize(np.asarray(features[rows], dtype=np.float32))
+    return normalized
+
+
+def _distances(features: FeatureRows, first: Groups, second: Groups) -> Single:
+    distances: Single = np.square(_normalized(features, first) - _normalized(features, second)).sum(axis=1)
     return distances
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from positively.calibration import Calibration
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States
 from positively.probe.labels import label_folds, targets_of
+from positively.probe.linalg import Double, Single
 from positively.probe.ridge import Ridge
 
 FOLDS = 5
@@ -51,7 +50,7 @@ def fill_step(share: float) -> Step:
     return Step(0.0, share / 2, fills=True)
 
 
-def fill(ridge: Ridge, penalty: float, states: States) -> Tensor:
+def fill(ridge: Ridge, penalty: float, states: States) -> Single:
     """Targets N×K of a fit to the known labels: 1, 0, and of an unknown label what the fit itself says of it.
 
     Least squares over the known labels alone, which differ from class to class, would take a decomposition for each.
@@ -63,22 +62,22 @@ def fill(ridge: Ridge, penalty: float, states: States) -> Tensor:
         penalty: λ.
         states: States N×K.
     """
-    device = ridge.weights.device
     has_negatives = (states == NEGATIVE).any(axis=0)
-    known = torch.from_numpy((states != UNKNOWN) | ~has_negatives).to(device)
-    targets = hard = torch.from_numpy((states == POSITIVE).astype(np.float32)).to(device)
+    known = (states != UNKNOWN) | ~has_negatives
+    targets: Single = (states == POSITIVE).astype(np.float32)
+    hard = targets
     # The first fit takes what is unknown for absent.
-    level = (ridge.weights[:, None] * known).sum(0).float().clamp_min(1e-3)
+    level = np.maximum((ridge.weights[:, None] * known).sum(axis=0).astype(np.float32), np.float32(1e-3))
     for _ in range(_ROUNDS):
-        targets = torch.where(known, hard, ridge.scores(ridge.moments(targets), penalty) / level)
-        level = torch.ones_like(level)
+        targets = np.where(known, hard, ridge.scores(ridge.moments(targets), penalty) / level).astype(np.float32)
+        level = np.ones_like(level)
     return targets
 
 
-def soft_part(calibration: Calibration, scores: Tensor, states: States) -> Tensor:
+def soft_part(calibration: Calibration, scores: Single, states: States) -> Single:
     """Return q = P(positive | image, unknown) where the label is unknown, else 0: N×K."""
-    targets = calibration.soft_targets(scores.cpu().numpy(), states)
-    return torch.from_numpy(np.where(states == UNKNOWN, targets, 0.0).astype(np.float32)).to(scores.device)
+    targets = calibration.soft_targets(scores, states)
+    return np.where(states == UNKNOWN, targets, 0.0).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Fold:
 
     hidden: npt.NDArray[np.bool_]
     """Known labels of this fold."""
-    targets: tuple[Tensor, ...]
+    targets: tuple[Single, ...]
     """Of each step, by the labels of the other folds."""
 
 
@@ -119,18 +118,17 @@ def soft_folds(
     for fold in range(FOLDS):
         hidden = fold_of == fold
         seen = np.where(hidden, UNKNOWN, states).astype(np.int8)
-        hard = torch.from_numpy(targets_of(seen, reviewed)).to(ridge.weights.device)
-        soft = torch.zeros(())
+        hard = targets_of(seen, reviewed)
+        soft = np.zeros((), dtype=np.float32)
         if any(step.strength for step in steps):
             share, absent = (_share_left(seen, states, sign) for sign in (POSITIVE, NEGATIVE))
             scores = ridge.held_out_scores(ridge.moments(hard), hard, penalty)
-            level = torch.from_numpy(share).float().to(scores.device)
             # Fewer known positives: lower scores, and fewer of the positives are known.
             frequency, negative = calibration.label_frequency * share, calibration.negative_frequency * absent
             fewer = replace(calibration, label_frequency=frequency, negative_frequency=negative)
-            soft = soft_part(fewer, scores / level, seen)
+            soft = soft_part(fewer, np.asarray(scores / share.astype(np.float32), np.float32), seen)
         targets = tuple(
-            fill(ridge, step.fold_factor * penalty, seen) if step.fills else hard + step.strength * soft.to(hard.device)
+            fill(ridge, step.fold_factor * penalty, seen) if step.fills else hard + np.float32(step.strength) * soft
             for step in steps
         )
         yield Fold(hidden, targets)
@@ -141,17 +139,17 @@ def _share_left(seen: States, states: States, sign: int) -> npt.NDArray[np.float
     return np.asarray(np.maximum((seen == sign).sum(axis=0) / np.maximum((states == sign).sum(axis=0), 1), 1e-3))
 
 
-def level_of(targets: Tensor, weights: Tensor, step: Step) -> Tensor:
+def level_of(targets: Single, weights: Double, step: Step) -> Double:
     """How high scores of each class stand, (K,): the mean of its targets.
 
     Rejected pairs, below 0, do not count; filled targets scatter around 0 where a tag is absent, and all of them do.
     """
-    return (weights[:, None] * (targets if step.fills else targets.clamp_min(0))).sum(0)
+    return np.asarray((weights[:, None] * (targets if step.fills else np.maximum(targets, 0))).sum(axis=0))
 
 
 def fold_scores(
-    ridge: Ridge, penalty: float, folds: Iterator[Fold], means: Sequence[Tensor], steps: Sequence[Step]
-) -> list[Tensor]:
+    ridge: Ridge, penalty: float, folds: Iterator[Fold], means: Sequence[Double], steps: Sequence[Step]
+) -> list[Single]:
     """Scores N×K after each of these steps: of a known label by the fold that hides it, of all else their mean.
 
     Args:
@@ -161,14 +159,13 @@ def fold_scores(
         means: (K,) for each step, their level when nothing is hidden: scores are brought to it.
         steps: What is compared.
     """
-    blank = [torch.zeros((), device=ridge.weights.device)] * len(steps)
-    means_of_folds, own, known = list(blank), list(blank), torch.zeros((), dtype=torch.bool)
+    blank = [np.zeros((), dtype=np.float32)] * len(steps)
+    means_of_folds, own, known = list(blank), list(blank), np.zeros((), dtype=np.bool_)
     for fold in folds:
-        hidden = torch.from_numpy(fold.hidden).to(ridge.weights.device)
-        known = known.to(hidden.device) | hidden
+        known = known | fold.hidden
         for place, (step, mean, targets) in enumerate(zip(steps, means, fold.targets, strict=True)):
             scores = ridge.held_out_scores(ridge.moments(targets), targets, step.fold_factor * penalty)
-            scores = scores * (mean / level_of(targets, ridge.weights, step).clamp_min(1e-12)).float()
-            means_of_folds[place] = means_of_folds[place] + scores / FOLDS
-            own[place] = torch.where(hidden, scores, own[place])
-    return [torch.where(known, hidden, seen) for hidden, seen in zip(own, means_of_folds, strict=True)]
+            scores *= (mean / np.maximum(level_of(targets, ridge.weights, step), 1e-12)).astype(np.float32)
+            means_of_folds[place] = means_of_folds[place] + scores / np.float32(FOLDS)
+            own[place] = np.where(fold.hidden, scores, own[place])
+    return [np.where(known, hidden, seen) for hidden, seen in zip(own, means_of_folds, strict=True)]

@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy import sparse
-from torch import Tensor
 
 from positively.embedding.rows import FeatureRows
 from positively.errors import LabelError, and_more
 from positively.labels import UNKNOWN, States, check_states
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
-from positively.probe.basis import as_rows, row_blocks
 from positively.probe.labels import ProbeLabels
+from positively.probe.linalg import Double, as_rows, row_blocks
 from positively.probe.ridge import Ridge
 from positively.review.audit import (
     DRAWS,
@@ -264,13 +262,10 @@ class ReviewModel:
         """Scores B×C of new photos by the labels as they are now."""
         fit, columns = self._fit, self._columns
         moments = [fit.moments(column.labels) for column in columns]
-        solved = self._ridge.solution(torch.stack(moments, dim=1), fit.penalty).float()
+        solved = self._ridge.solution(np.stack(moments, axis=1), fit.penalty).astype(np.float32)
         rows = as_rows(features)
-        parts = [
-            self._ridge.basis.coordinates(rows[part]) @ solved[:-1] + solved[-1]
-            for part in row_blocks(range(len(rows)))
-        ]
-        return torch.cat(parts).cpu().numpy()
+        parts = [self._ridge.basis.coordinates(rows[part]) @ solved[:-1] + solved[-1] for part in row_blocks(len(rows))]
+        return np.concatenate(parts)
 
     def _renewed(self, names: Sequence[str], labels: Sequence[Labels]) -> tuple[Fit, tuple[Column, ...]]:
         """λ, scores and probabilities by these labels."""
@@ -322,18 +317,17 @@ class Fit:
     def __init__(self, ridge: Ridge, penalty: float) -> None:
         self._ridge, self.penalty = ridge, penalty
         self._left_out = ridge.left_out(penalty).hold()
-        self.influence = ridge.influence(penalty).cpu().numpy()
+        self.influence = ridge.influence(penalty)
 
-    def moments(self, labels: Labels) -> Tensor:
+    def moments(self, labels: Labels) -> Double:
         """Of one class."""
         rows = np.flatnonzero(labels.targets)
-        return self._ridge.target_moments(rows, torch.from_numpy(labels.targets[rows]).to(self._ridge.weights.device))
+        return self._ridge.target_moments(rows, labels.targets[rows])
 
     def scores(self, labels: Labels) -> npt.NDArray[np.float32]:
         """(N,) scores of one class, each without the photo's own label: one product."""
         fits = self._ridge.scores(self.moments(labels)[:, None], self.penalty)
-        targets = torch.from_numpy(labels.targets).to(fits.device)
-        return self._left_out(fits, targets[:, None])[:, 0].cpu().numpy()
+        return self._left_out(fits, labels.targets[:, None])[:, 0]
 
 
 def _checked(classes: Sequence[str]) -> list[str]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.finetune.methods.closed_form import start_solved
+from positively.finetune.methods.closed_form import fill_linear, find_teacher
 from positively.losses.statistics import batch_mean
 from positively.models import Depth
 from positively.options import Positive
@@ -54,11 +53,11 @@ class Distill(Method):
 
     def setup(self, training: TrainingContext) -> None:
         """Solve the closed form on the network as it is; a linear head starts as the teacher's own."""
-        teacher = start_solved(training, self.options.negatives)
-        table = training.table if self.options.negatives else training.table.positives_only()
-        targets = teacher.calibration.soft_targets(teacher.loo_scores, table.states())
+        teacher = find_teacher(training, self.options.negatives)
+        if teacher.linear is not None:
+            fill_linear(training.trainable.head.linear, teacher.linear)
         # In half precision they would round differently on one process and on two.
-        self.register_buffer("targets", torch.from_numpy(targets.astype(np.float32)).to(training.device))
+        self.register_buffer("targets", torch.from_numpy(teacher.targets).to(training.device))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Cross-entropy with the targets, of blended pairs: neighbours in the batch, whose order is random."""

@@ -11,12 +11,12 @@ import torch
 
 from positively.errors import option
 from positively.finetune.methods.base import TrainingContext
-from positively.finetune.methods.closed_form import copies, label_states
 from positively.finetune.methods.loss_method import LossMethod
 from positively.logs import logger
 from positively.losses import nnpu, upu
 from positively.options import Range, Share, options_of
 from positively.probe import fit
+from positively.probe.tables import copies, label_states
 
 
 @dataclass(frozen=True)
