@@ -472,9 +472,9 @@ def test_a_word_that_a_suite_does_not_know_is_an_error(wrong, said, tmp_path):
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_a_risk_is_told_the_share_that_one_positive_an_image_leaves(ratio, place):
     from positively.finetune.runtime import launch
-    from positively.finetune.training import hide_labels
     from positively.labels import POSITIVE
     from positively.research.bench.runner import DatasetRunner
+    from positively.runs.hiding import hide_labels
 
     settings = TrainConfig(known_ratio=ratio, single_positive=True, accelerator="cpu", devices=1)
     runner = DatasetRunner(read_dataset(place, ReadOptions()), settings, launch(settings))
@@ -485,9 +485,9 @@ def test_a_risk_is_told_the_share_that_one_positive_an_image_leaves(ratio, place
 
 def test_a_risk_is_told_the_share_of_positives_that_a_mask_by_class_leaves(place):
     from positively.finetune.runtime import launch
-    from positively.finetune.training import hide_labels
     from positively.labels import POSITIVE
     from positively.research.bench.runner import DatasetRunner
+    from positively.runs.hiding import hide_labels
 
     settings = TrainConfig(known_ratio=0.3, known_ratio_spread=0.8, seed=3, accelerator="cpu", devices=1)
     runner = DatasetRunner(read_dataset(place, ReadOptions()), settings, launch(settings))

@@ -17,11 +17,11 @@ from positively.cli import main
 from positively.config import TrainConfig
 from positively.errors import ConfigError, RunError, in_python
 from positively.finetune.auto import resolve
-from positively.finetune.methods.closed_form import fill_kernel
 from positively.finetune.networks import Networks
 from positively.finetune.training import Training
 from positively.metrics import mean_average_precision
 from positively.models.heads import KernelHead, create_head
+from positively.models.heads.fitted import fill_kernel
 from positively.probe import KernelClassifier, fit
 
 CPU = torch.device("cpu")

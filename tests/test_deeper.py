@@ -14,11 +14,11 @@ from positively.errors import ConfigError, RunError
 from positively.export import export_onnx
 from positively.finetune.auto import resolve
 from positively.finetune.networks import Networks
-from positively.finetune.scoring import sigmoid
 from positively.finetune.solving import _best_penalty, _half_ranks, _is_ahead, _window
 from positively.finetune.training import Training
 from positively.labels import NEGATIVE, POSITIVE
 from positively.metrics import mean_average_precision
+from positively.metrics.logits import sigmoid
 from positively.models import KernelHead
 from positively.models.heads import pool_windows
 from positively.probe.choice import PENALTIES

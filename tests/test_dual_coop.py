@@ -25,9 +25,10 @@ from positively.labels import LabelTable
 from positively.models import Backbone, create_backbone, create_classifier
 from positively.models.attention_pool import dense_projection
 from positively.models.heads import create_head
+from positively.models.saving import load_model
 from positively.models.text_tower import TextTower
 from positively.runs.folder import RunFolder
-from positively.runs.saving import load_model, load_model_config
+from positively.runs.saving import load_model_config
 from test_methods import make
 
 CLASSES = ("red", "pale_blue", "green")

@@ -28,8 +28,9 @@ from positively.models import SemanticGraphHead, create_backbone, create_classif
 from positively.models.heads import HEADS, create_head
 from positively.models.heads.base import Head
 from positively.models.lgconv import LgConv
+from positively.models.saving import load_model
 from positively.runs.folder import RunFolder
-from positively.runs.saving import load_model, load_model_config
+from positively.runs.saving import load_model_config
 
 torch.set_num_threads(1)
 

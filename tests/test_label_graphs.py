@@ -24,8 +24,9 @@ from positively.losses.correlation import label_correlation, pull_and_push
 from positively.models import CoProjectionHead, DisentangledHead, Head, LinearHead, MLGCNHead
 from positively.models.classifier import Tail
 from positively.models.heads import create_head
+from positively.models.saving import load_model
 from positively.runs.folder import RunFolder
-from positively.runs.saving import load_model, load_model_config
+from positively.runs.saving import load_model_config
 
 torch.set_num_threads(1)
 

@@ -21,11 +21,11 @@ from positively.errors import ConfigError
 from positively.finetune.auto import resolve
 from positively.finetune.methods import METHODS, Method, StepContext, create_method, register_method, resolve_options
 from positively.finetune.networks import Networks
-from positively.finetune.scoring import sigmoid
 from positively.finetune.training import Training
 from positively.labels import POSITIVE, LabelTable
 from positively.losses.statistics import batch_mean
 from positively.metrics import mean_average_precision
+from positively.metrics.logits import sigmoid
 from positively.models import HEADS, Head, register_head
 from positively.options import describe_options
 

@@ -21,9 +21,10 @@ from positively.finetune.loading import FeatureDataset
 from positively.finetune.scoring import score
 from positively.labels import LabelTable
 from positively.models import create_classifier
+from positively.models.saving import load_model, save_model
 from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
-from positively.runs.saving import load_model, load_model_config, save_model
+from positively.runs.saving import load_model_config
 from ranks import on_two_processes
 
 # The folder

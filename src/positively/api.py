@@ -8,22 +8,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
-from torch import nn
 
 from positively.config import TrainConfig
+from positively.embedding import Embeddings, embed
 from positively.errors import ConfigError, and_more
-from positively.export.finished import export_training
-from positively.finetune.run import train
 from positively.labels import LabelTable
 from positively.logs import logger, shown
-from positively.missing import MissingTags, missing_in_run, missing_in_scores, missing_in_table
+from positively.machine import process_count, trains_on_gpu
+from positively.missing import MissingTags, missing_in_scores, missing_in_table
 from positively.options import check_options, kinds_of
+from positively.probe.configured import (
+    check_probe_config,
+    embed_table,
+    is_probe,
+    kernel_options,
+    may_go_deeper,
+    probe_options,
+)
+from positively.registry import TORCH, load_plugin
 from positively.report.finished import report_training
 from positively.runs import Run
+from positively.runs.missing import missing_in_run
+from positively.runs.train import train_probe
 from positively.tables.options import ReadOptions
+from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
 
-__all__ = ["Run", "find_missing", "fit", "read", "write_report"]
+__all__ = ["Embeddings", "Run", "embed", "find_missing", "fit", "read", "write_report"]
 
 
 def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **options: Any) -> LabelTable:
@@ -45,7 +56,7 @@ def fit(
     table: LabelTable,
     *,
     method: str | None = None,
-    backbone: str | nn.Module | None = None,
+    backbone: Any = None,
     config: TrainConfig | None = None,
     quiet: bool = False,
     **options: Any,
@@ -54,28 +65,74 @@ def fit(
 
     Args:
         table: Tags of the training images.
-        method: Name of the method; default: auto, the closed form where the backbone is frozen.
-        backbone: Name of a timm model, or a module that maps images B×3×H×W to a feature map or vectors; the module is
-            trained in place. Default: what suits the machine.
+        method: Name of the method; default: auto, a probe where the backbone is frozen.
+        backbone: Name of a backbone, or a torch module that maps images B×3×H×W to a feature map or vectors; the module
+            is trained in place. Default: what suits the machine.
         config: A whole configuration; what is given beside it wins.
         quiet: Show nothing, where no logging is set up.
         **options: Fields of :class:`positively.config.TrainConfig`, such as ``epochs=10``.
     """
     if not isinstance(table, LabelTable):
         raise ConfigError(f"fit takes a table, not {table!r}; read it first: po.read('tags.csv', images='photos/').")
-    module = backbone if isinstance(backbone, nn.Module) else None
-    name = type(backbone).__name__ if isinstance(backbone, nn.Module) else backbone
-    named = {"method": method, "backbone": name}
+    module = None if backbone is None or isinstance(backbone, str) else backbone
+    named = {"method": method, "backbone": backbone if module is None else type(module).__name__}
     options |= {key: value for key, value in named.items() if value is not None}
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "fit"))
-    # Where the images lie is stored with the run, for its report.
-    reading = {"images": str(table.root)}
     with shown(quiet):
-        path = train(table, settings, backbone=module, reading=reading)
-        if module is None:  # one of one's own is nothing that timm could build
-            export_training(path)
+        # Where the images lie is stored with the run, for its report.
+        path = train(table, settings, backbone=module, reading={"images": str(table.root)})
         report_training(path, table)
     return Run(path, backbone=module)
+
+
+def train(
+    table: LabelTable, config: TrainConfig, *, backbone: Any = None, reading: dict[str, Any] | None = None
+) -> Path:
+    """Train as a configuration says, and return the run folder: a probe here, a network that learns in its wing.
+
+    Args:
+        table: Tags of the training images.
+        config: What to do; everything left open is chosen and logged.
+        backbone: A torch module in place of a backbone's name.
+        reading: How the table was read, to stand in config.yaml.
+    """
+    if config.plugin:
+        load_plugin(config.plugin)
+    if backbone is None:
+        check_probe_config(config)
+    is_alone = process_count() == 1 and config.devices in ("auto", 1) and config.nodes == 1
+    goes_deeper = trains_on_gpu() and may_go_deeper(config, table)
+    if backbone is None and is_probe(config) and is_alone and not goes_deeper:
+        return train_probe(table, config, reading=reading)
+    path: Path = TORCH["train"](table, config, backbone=backbone, reading=reading)
+    return path
+
+
+def train_file(
+    source: Path, options: ReadOptions, config: TrainConfig, reading: dict[str, Any]
+) -> tuple[Path, LabelTable]:
+    """Read a table and train on it, as ``positively train`` does; where several processes train, one of them reads.
+
+    Args:
+        source: The table.
+        options: How to read it.
+        config: What to do.
+        reading: How the table is read, to stand in config.yaml.
+
+    Returns:
+        The run folder, and the table.
+    """
+
+    def read_once() -> LabelTable:
+        table, notes = read_labels(source, options)
+        logger.info("\n".join(notes))
+        return table
+
+    if process_count() == 1:
+        table = read_once()
+        return train(table, config, reading=reading), table
+    found: tuple[Path, LabelTable] = TORCH["train-together"](read_once, config, reading)
+    return found
 
 
 def write_report(run: Run | str | Path, out: str | Path | None = None, *, images: str | Path | None = None) -> Path:
@@ -143,7 +200,32 @@ def find_missing(
         return missing_in_run(source if isinstance(source, Run) else Run(source), at_least=at_least)
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
     with shown(quiet):
-        return missing_in_table(source, settings, at_least=at_least)
+        return missing(source, settings, at_least=at_least)
+
+
+def missing(
+    table: LabelTable, config: TrainConfig, *, at_least: float = 0.0, folds: int = 5, store: Path | None = None
+) -> MissingTags:
+    """Find what a table lacks, as a configuration says.
+
+    Args:
+        table: Images and what is known of them.
+        config: Backbone and options of the probe; or of the trainings, where a network learns.
+        at_least: Leave out what is less probable than this.
+        folds: Trainings, where a network learns.
+        store: Folder for the scores of finished folds.
+    """
+    if config.plugin:
+        load_plugin(config.plugin)
+    check_probe_config(config)
+    if not is_probe(config):
+        found: MissingTags = TORCH["cross-fit"](table, config, at_least=at_least, folds=folds, store=store)
+        return found
+    kernel = kernel_options(config)
+    table = table if config.embeddings else with_hashes(table)
+    X = embed_table(table, config, kernel).X
+    fitted = {"seed": config.seed, "landmarks": kernel.landmarks}
+    return missing_in_table(table, X, probe_options(config), **fitted, at_least=at_least)
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:

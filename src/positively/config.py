@@ -17,11 +17,15 @@ class ModelOptions:
     """The network."""
 
     backbone: str = "auto"
-    """Name of a timm model, CNN or ViT."""
+    """A backbone by name (lite0, resnet50, clip-vit-b32, siglip2-base), an .onnx file, or any timm model where torch is
+    installed."""
     weights: str = "pretrained"
-    """'pretrained' (timm's hub), a .safetensors file, or 'none' for random weights."""
+    """'pretrained', a .safetensors file, or 'none' for random weights."""
     image_size: Annotated[int, Range(minimum=8)] | None = None
     """Pixels a side that the network sees."""
+    embeddings: list[str] | None = None
+    """Files with embeddings of the images, in place of a backbone: .npy, .npz, .parquet or .safetensors. Rows are
+    matched by image name or content hash; several files are joined."""
     depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
     """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
     stages and trains the last one, 'finetune' trains the network. 'auto': 'probe' where the method can; on a GPU

@@ -109,6 +109,24 @@ class MetricError(PositivelyError):
     """Scores and labels from which a metric cannot be computed."""
 
 
+_WINGS = frozenset({"torch", "torchvision", "timm", "lightning_fabric", "onnxscript"})
+
+
+def explained(error: ImportError) -> Exception:
+    """The sentence for a package that an extra brings; any other import error as it is."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _WINGS:
+        return error
+    return ConfigError(
+        f"This needs {package}, which the light installation leaves out: pip install 'positively[torch]'"
+    )
+
+
+def needs_extra(what: str, package: str, extra: str) -> ConfigError:
+    """The sentence for a package that is not installed."""
+    return ConfigError(f"{what} needs {package}: pip install 'positively[{extra}]'")
+
+
 def and_more(items: Sequence[object], shown: int = 5) -> str:
     """List the first few items and count the rest: ``a, b, c (12 more)``.
 
@@ -123,3 +141,9 @@ def and_more(items: Sequence[object], shown: int = 5) -> str:
 def _shortened(text: str, longest: int = 160) -> str:
     """A text that does not flood a message: its beginning and its end."""
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 4 :]}"
+
+
+def short(reason: BaseException) -> str:
+    """First line of an error, without the stop."""
+    lines = str(reason).strip().splitlines()
+    return lines[0].rstrip(".:") if lines else type(reason).__name__

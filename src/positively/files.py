@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -76,6 +77,12 @@ def safe_name(text: str) -> str:
     'BCE- known-all'
     """
     return _RESERVED.sub("-", text).rstrip(". ")
+
+
+def file_digest(path: Path) -> str:
+    """What ``b2sum`` prints of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def is_temporary(path: Path) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from positively.errors import in_python, in_shell
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_LINE_SECONDS = 30.0
 
 logger = logging.getLogger("positively")
 logger.addHandler(logging.NullHandler())
@@ -81,3 +84,27 @@ def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@contextmanager
+def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar in a terminal, a line every half a minute elsewhere; call it with how many are done, and of how many."""
+    if not is_shown():
+        yield lambda done, total: None
+        return
+    from rich.progress import Progress
+
+    began, last = time.monotonic(), time.monotonic()
+
+    with Progress(console=console(), transient=True, disable=not console().is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def show(done: int, total: int) -> None:
+            nonlocal last
+            bar.update(task, completed=done, total=total)
+            now = time.monotonic()
+            if not console().is_terminal and now - last >= _LINE_SECONDS:
+                last, rate = now, done / (now - began)
+                logger.info(f"{what}: {done:,} of {total:,}, {rate:.0f} a second, {(total - done) / rate:.0f} s left.")
+
+        yield show

@@ -46,7 +46,7 @@ Decay = Annotated[float, Range(minimum=0, below=1)]
 Count = Annotated[int, Range(minimum=1)]
 Index = Annotated[int, Range(minimum=0)]
 Runtime = Literal["auto", "torch", "onnx"]
-"""What runs a frozen network: ONNX Runtime on a CPU where it is installed and worth its start, or torch."""
+"""What runs a network: ONNX Runtime, or torch."""
 
 
 def check_value(what: str, value: Any, kind: Any) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zlib import crc32
 
-from positively.errors import ConfigError, option
+from positively.errors import ConfigError, explained, option
 
 if TYPE_CHECKING:
     from positively.finetune.methods.base import Method
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _GROUP = "positively.plugins"
+
+
+def import_wing(module: str) -> Any:
+    """A module of ours that may need more than the core; what is not installed is said in a sentence."""
+    try:
+        return import_module(f"positively.{module}")
+    except ImportError as error:
+        raise explained(error) from None
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -70,7 +78,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ConfigError(f"There is no {self.kind} '{name}'; there are {', '.join(self)}.{hint}")
         if name not in self._entries:
             module, _, attribute = self._homes[name].partition(":")
-            self._entries[name] = getattr(import_module(f"positively.{module}"), attribute)
+            self._entries[name] = getattr(import_wing(module), attribute)
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
@@ -92,7 +100,7 @@ class MethodRegistry(Registry[T]):
 
     def __getitem__(self, name: str) -> T:
         if name in LOSSES and not super().__contains__(name):
-            made: T = import_module("positively.finetune.methods.loss_method").method_of_loss(name)
+            made: T = import_wing("finetune.methods.loss_method").method_of_loss(name)
             return made
         return super().__getitem__(name)
 
@@ -168,6 +176,25 @@ HEADS: Registry[type[Head]] = Registry(
         "dual-coop": "models.heads.dual_coop:DualCoOpHead",
     },
 )
+
+EMBEDDERS: Registry[Any] = Registry("embedder")
+"""Embedders of your own: what is registered is called without arguments and gives an embedder."""
+
+TORCH: Registry[Any] = Registry(
+    "part that needs torch",
+    {
+        "check": "finetune.auto:check_wing_config",
+        "train": "finetune.run:train",
+        "train-together": "finetune.run:train_together",
+        "cross-fit": "finetune.crossfit:missing_by_cross_fitting",
+        "predictor": "models.predictor:NetworkPredictor",
+        "embedder": "models.embedder:NetworkEmbedder",
+        "export": "models.exporting:export_backbone",
+        "network": "models.exporting:write_run_network",
+        "transformers": "models.transformers_export:export_transformers",
+    },
+)
+"""What the core asks of the wing that needs torch."""
 
 
 def _origin(entry: Any) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from positively.cli.parsing import Parser, take
+from positively.cli.paths import require_run, require_table
 from positively.tables.options import READABLE, ReadOptions
 
 
@@ -23,7 +24,7 @@ def parser() -> Parser:
         "--out", type=str | None, default=None, help="JSON file; default: evaluation.json in the run folder"
     )
     made.add_run_use()
-    made.add_argument("--workers", type=int, default=0, help="processes that read images")
+    made.add_embeddings()
     made.add_plugin()
     made.add_group(ReadOptions)
     return made
@@ -32,11 +33,14 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Evaluate, print, write."""
     values = parser().parse(arguments)
+    require_run(values.run)
+    require_table(values.table)
     from positively.cli.progress import counting
+    from positively.embedding import read_embeddings
     from positively.files import write_json
     from positively.logs import logger
     from positively.registry import load_plugin
-    from positively.runs import Run
+    from positively.runs.run import Run
     from positively.tables.reading import read_labels
 
     if values.plugin:
@@ -47,7 +51,8 @@ def main(arguments: list[str]) -> int:
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
     table = table.split(split) if split else table
     with counting("scoring", len(table)) as progress:
-        evaluation = run.evaluate(table, workers=values.workers, progress=progress)
+        embeddings = read_embeddings(values.embeddings, table) if values.embeddings else None
+        evaluation = run.evaluate(table, embeddings=embeddings, progress=progress)
     out = Path(values.out) if values.out else run.path / "evaluation.json"
     write_json(out, {"table": values.table, "split": split, **evaluation.to_dict()})
     print(f"\n{evaluation}\n\nWritten to {out}.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from positively.cli.parsing import Parser
+from positively.cli.paths import require_run
 
 if TYPE_CHECKING:
-    from positively.runs import Run
+    from positively.runs.run import Run
 
 
 def parser() -> Parser:
@@ -16,12 +17,13 @@ def parser() -> Parser:
         "export",
         "RUN",
         "Write a trained run for other programs. 'onnx' is one file for any runtime: it takes RGB pixels in [0, 1] of "
-        "any number of images and gives scores and tags, with normalisation, head, sigmoid and cuts inside, classes "
-        "and sizes in its metadata; with --int8 it is smaller and quicker, and says what that costs. 'transformers' is "
-        "a folder that transformers and timm load by themselves: the linear head on the same backbone; train has "
-        "written it already. 'tagger' is a folder as the programs of image taggers read it, with selected_tags.csv and "
-        "preprocess.json beside the file. All are compared with torch before they are there. 'hub' is what goes to the "
-        "Hugging Face hub: pushed with --push-to, or only written with --out; names and scores of photos stay at home.",
+        "any number of images and gives scores and tags, with normalisation, head, sigmoid and thresholds inside, and "
+        "classes and sizes in its metadata; every run has one already (model.onnx). --int8 makes it smaller and "
+        "quicker, and says what that costs. 'transformers' is a folder that transformers and timm load by themselves: "
+        "the linear head on the same backbone, which ranks visibly lower than the kernel head (needs torch). 'tagger' "
+        "is a folder as the programs of image taggers read it, with selected_tags.csv and preprocess.json beside the "
+        "file. All are compared with the run before they are written. 'hub' is what goes to the Hugging Face hub: "
+        "pushed with --push-to, or only written with --out; names and scores of photos stay at home.",
     )
     made.add_argument("run", type=str, help="run folder")
     made.add_argument(
@@ -46,7 +48,7 @@ def parser() -> Parser:
         help="with --int8: folder in which the run's photos lie; default: where they were when it was trained",
     )
     made.add_switch(
-        "fold_cuts", help="with 'transformers': move each class's cut into its bias, so that 0.5 is the cut"
+        "fold_cuts", help="with 'transformers': move each class's threshold into its bias, so that it is 0.5"
     )
     made.add_run_use()
     made.add_plugin()
@@ -56,8 +58,9 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Export, say what was written."""
     values = parser().parse(arguments)
+    require_run(values.run)
     from positively.registry import load_plugin
-    from positively.runs import Run
+    from positively.runs.run import Run
 
     _refuse_idle_options(values)
     if values.plugin:
@@ -74,7 +77,7 @@ def _refuse_idle_options(values: Any) -> None:
 
     if values.fold_cuts and values.format != "transformers":
         raise ConfigError(
-            f"{option('fold_cuts')} goes with {option('format', 'transformers')}: the others have a cut for each class."
+            f"{option('fold_cuts')} goes with {option('format', 'transformers')}: the others have a threshold for each class."
         )
     if (values.push_to is not None) and values.format != "hub":
         raise ConfigError(f"{option('push_to')} goes with {option('format', 'hub')}.")
@@ -92,9 +95,10 @@ def _refuse_idle_options(values: Any) -> None:
 
 
 def _write_transformers(run: Run, values: Any) -> str:
-    from positively.export import export_transformers
+    from positively.registry import TORCH
 
-    return f"{export_transformers(run, values.out, fold_cuts=values.fold_cuts)}: for transformers and timm."
+    folder = TORCH["transformers"](run, values.out, fold_cuts=values.fold_cuts)
+    return f"{folder}: for transformers and timm, with the linear head."
 
 
 def _write_hub(run: Run, values: Any) -> str:
@@ -110,7 +114,7 @@ def _write_tagger(run: Run, values: Any) -> str:
     made = export_tagger(run, values.out)
     return (
         f"{made.path}: model.onnx, selected_tags.csv, preprocess.json and categories.json, for taggers' programs. "
-        f"Scores differ from torch's by {made.difference:.1g} at most, at batches of 1, 2 and 5."
+        f"Scores differ from the run's by {made.difference:.1g} at most, at batches of 1, 2 and 5."
     )
 
 
@@ -124,7 +128,7 @@ def _write_onnx(run: Run, values: Any) -> str:
     else:
         made = export_onnx(run, values.out)
         path, any_size = made.path, made.any_size
-        told = f"Scores differ from torch's by {made.difference:.1g} at most, at batches of 1, 2 and 5."
-    size = run.model.backbone.image_size
+        told = f"Scores differ from the run's by {made.difference:.1g} at most, at batches of 1, 2 and 5."
+    size = run.image_size
     sizes = f"sides in steps of 32, best at {size}" if any_size else f"{size}×{size} pixels"
     return f"{path} ({path.stat().st_size / 1e6:.1f} MB): any number of images, {sizes}. {told}"

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from positively.cli.parsing import Parser, take
+from positively.cli.parsing import Parser, check_config, take
+from positively.cli.paths import is_run, require_table
 from positively.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
+from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
@@ -67,20 +69,23 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(f"{option(name, values[name])}: a probability lies between 0 and 1.")
     if values.folds < 2:
         raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
+    source = require_table(values.source)
+    in_run, config = is_run(source), take(TrainConfig, values)
+    if not in_run:
+        if config.plugin:
+            load_plugin(config.plugin)
+        check_config(config)
     from positively.files import beside
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
-    from positively.runs.folder import RunFolder
 
-    source = Path(values.source)
-    is_run = RunFolder(source).holds_run
-    folder = MissingFolder(values.out or (source / "missing" if is_run else beside(source, "-missing")), source)
+    folder = MissingFolder(values.out or (source / "missing" if in_run else beside(source, "-missing")), source)
     accept = values.accept_above is not None
     above = values.accept_above if accept else _LIKELY
     # What the table gains may be less probable than what is listed; and what the list shows as 0.5 may be 0.49996.
     lowest = max(min(values.at_least, above) - 10**-PLACES, 0.0)
     found, table, read_from, reading = (
-        _find_in_run(source, values, lowest) if is_run else _find_in_table(source, values, lowest, folder)
+        _find_in_run(source, values, lowest) if in_run else _find_in_table(source, config, values, lowest, folder)
     )
     listed = found.at_least(values.at_least)
     files = folder.write(listed, values.format, {"source": str(source)})
@@ -89,29 +94,22 @@ def main(arguments: list[str]) -> int:
     if table is not None and read_from is not None:
         out, count = folder.write_tags(found, table, read_from, reading, above, accept)
         print(_describe_table(out, read_from, count, above, accept))
-    if not is_run:
+    if not in_run:
         print(f"Next, a page to accept and reject them: {_review(values)}")
     return 0
 
 
-def _find_in_table(source: Path, values: Namespace, at_least: float, folder: MissingFolder) -> Finding:
-    from positively.finetune.auto import check_config
+def _find_in_table(
+    source: Path, config: TrainConfig, values: Namespace, at_least: float, folder: MissingFolder
+) -> Finding:
+    from positively.api import missing
     from positively.logs import logger
-    from positively.missing import missing_in_table
-    from positively.models import find_backbone
-    from positively.registry import load_plugin
     from positively.tables.reading import read_labels
 
-    config, reading = take(TrainConfig, values), take(ReadOptions, values)
-    if config.plugin:
-        load_plugin(config.plugin)
-    check_config(config)
-    if config.backbone != "auto":
-        find_backbone(config.backbone)
+    reading = take(ReadOptions, values)
     table, notes = read_labels(source, reading)
     logger.info("\n".join(notes))
-    found = missing_in_table(table, config, at_least=at_least, folds=values.folds, store=folder.folds)
-    return found, table, source, reading
+    return missing(table, config, at_least=at_least, folds=values.folds, store=folder.folds), table, source, reading
 
 
 def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
@@ -120,9 +118,9 @@ def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
 
     from positively.errors import PositivelyError
     from positively.logs import logger
-    from positively.missing import missing_in_run
     from positively.options import kinds_of
-    from positively.runs import Run
+    from positively.runs.missing import missing_in_run
+    from positively.runs.run import Run
     from positively.tables.reading import read_labels
 
     run = Run(source)

@@ -14,6 +14,7 @@ from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from positively.errors import ConfigError
 
 if TYPE_CHECKING:
+    from positively.config import TrainConfig
     from positively.research.recipes import Recipe
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
@@ -49,6 +50,11 @@ class Parser(ArgumentParser):
         """Add the option that loads a file of the user's own."""
         text = "Python file that registers methods, losses or heads of your own"
         self.add_argument("--plugin", type=str | None, default=None, help=text)
+
+    def add_embeddings(self) -> None:
+        """Add the option that takes embeddings from files."""
+        text = "files with embeddings of the images, for a run that was trained on such"
+        self.add_argument("--embeddings", nargs="+", type=str, default=[], help=text)
 
     def add_run_use(self) -> None:
         """Options of every verb that uses a run: which head, and how sure it has to be."""
@@ -121,6 +127,16 @@ class Parser(ArgumentParser):
 
 def _dashed(option: str) -> str:
     return option.replace("_", "-")
+
+
+def check_config(config: TrainConfig) -> None:
+    """Refuse options that cannot work and names nobody knows: without torch, unless a network is to learn."""
+    from positively.probe.configured import check_probe_config, is_probe
+    from positively.registry import TORCH
+
+    check_probe_config(config)
+    if not is_probe(config):
+        TORCH["check"](config)
 
 
 def take(kind: type[T], values: Namespace) -> T:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser
+from positively.cli.paths import require_images, require_run
 from positively.errors import ConfigError, ImageError, PositivelyError, in_shell, option
 from positively.logs import is_first_process
+from positively.machine import process_count
 from positively.options import Runtime
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-    from positively.runs import Picture, Prediction, Written
+    from positively.runs.predictions import Written
+    from positively.runs.run import Run
+    from positively.runs.tagging import Picture, Prediction
 
 
 def parser() -> Parser:
@@ -48,7 +49,7 @@ def parser() -> Parser:
         "--runtime",
         type=Runtime,
         default="auto",
-        help="what runs the network on a CPU; 'auto': ONNX Runtime for a thousand images and more, if installed",
+        help="what runs the network: 'auto' is the run's ONNX file, or torch where a GPU is",
     )
     made.add_plugin()
     return made
@@ -56,38 +57,56 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> int:
     """Predict, one line an image."""
-    values = parser().parse(arguments)
-    from positively.cli.progress import counting
+    try:
+        return _predict(parser().parse(arguments))
+    except PositivelyError as error:
+        if not is_first_process():  # which alone is heard otherwise, and may not know of this
+            print(in_shell(error.message), file=sys.stderr)
+        raise
+
+
+def _predict(values: Namespace) -> int:
+    if values.top is not None and values.precision is not None:
+        raise ConfigError(
+            f"{option('top')} gives tags whatever the thresholds say, which {option('precision')} would move."
+        )
+    if values.out is None and process_count() > 1:
+        raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
+    require_run(values.run)
+    require_images(values.places)
     from positively.registry import load_plugin
-    from positively.runs import Run, Tagger, write_predictions
     from positively.runs.folder import RunFolder
+    from positively.runs.run import Run
     from positively.runs.saving import load_model_config
+    from positively.runs.tagging import Tagger
 
     if values.plugin:
         load_plugin(values.plugin)
-    if values.top is not None and values.precision is not None:
-        raise ConfigError(f"{option('top')} gives tags whatever the cuts say, which {option('precision')} would move.")
-    if values.out is None and _process_count() > 1:
-        raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
     load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
     pictures = _pictures(values)
-    with _processes() as device:
-        run = Run(values.run, device=device, head=values.head, precision=values.precision, runtime=values.runtime)
-        if values.out is not None:
-            with counting("tagging", len(pictures)) as progress:
-                chosen = {"top": values.top, "overwrite": values.overwrite, "progress": progress}
-                written = write_predictions(run, pictures, values.out, **chosen)
-            if written.is_ours:
-                return _report(written)
-            if is_first_process():
-                print(f"Another process has put {written.path} together.")
-            return 0
-        broken = 0
-        for prediction in Tagger(run, len(pictures), values.top)(pictures):
-            broken += prediction.error is not None
-            print(_line(prediction), file=sys.stderr if prediction.error else sys.stdout)
+    run = Run(values.run, head=values.head, precision=values.precision, runtime=values.runtime)
+    if values.out is not None:
+        return _write(run, pictures, values)
+    broken = 0
+    for prediction in Tagger(run, values.top)(pictures):
+        broken += prediction.error is not None
+        print(_line(prediction), file=sys.stderr if prediction.error else sys.stdout)
     if broken == len(pictures):
         raise ImageError("None of the images could be read.")
+    return 0
+
+
+def _write(run: Run, pictures: list[Picture], values: Namespace) -> int:
+    from positively.cli.progress import counting
+    from positively.runs.predictions import write_predictions
+
+    with counting("tagging", len(pictures)) as progress:
+        chosen = {"top": values.top, "overwrite": values.overwrite, "progress": progress}
+        written = write_predictions(run, pictures, values.out, **chosen)
+    if written.is_ours:
+        return _report(written)
+    if is_first_process():
+        print(f"Another process has put {written.path} together.")
     return 0
 
 
@@ -98,37 +117,12 @@ def _pictures(values: Namespace) -> list[Picture]:
         return find_pictures(values.places, values.images)
     if len(values.places) > 1:
         raise ConfigError("A list on standard input (-) stands alone, without other images.")
-    if _process_count() > 1:
+    if process_count() > 1:
         raise ConfigError("Several processes cannot share standard input. Write the list to a .csv file and name that.")
     pictures = read_list(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     if not pictures:
         raise ImageError("Standard input lists no image. It takes one path a line.")
     return pictures
-
-
-@contextmanager
-def _processes() -> Iterator[str | None]:
-    """Join the processes that torchrun started, if it did: the device of this one, if it is not the usual one."""
-    import torch
-    import torch.distributed as dist
-
-    if _process_count() < 2:
-        yield None
-        return
-    dist.init_process_group("gloo")
-    gpus = torch.cuda.device_count()
-    try:
-        yield f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % gpus}" if gpus else None
-    except PositivelyError as error:
-        if not is_first_process():  # which alone is heard otherwise, and may not know of this
-            print(in_shell(error.message), file=sys.stderr)
-        raise
-    finally:
-        dist.destroy_process_group()
-
-
-def _process_count() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _report(written: Written) -> int:

@@ -1,6 +1,7 @@
 """``positively report``: what is to be known of a run, as one page."""
 
 from positively.cli.parsing import Parser
+from positively.cli.paths import require_run
 
 
 def parser() -> Parser:
@@ -27,6 +28,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Write the page, say where it is."""
     values = parser().parse(arguments)
+    require_run(values.run)
     from positively.registry import load_plugin
     from positively.report.run.writing import write_run_report
 

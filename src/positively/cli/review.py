@@ -7,7 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser, take
+from positively.cli.parsing import Parser, check_config, take
+from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.tables.options import READABLE, ReadOptions
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from positively.review.store import DecisionStore
 
 # What features depend on; the rest of these groups is about training.
-_MODEL = {"backbone", "weights", "image_size"}
-_MACHINE = {"accelerator", "precision", "workers", "features"}
+_MODEL = {"backbone", "weights", "image_size", "embeddings"}
+_MACHINE = {"features"}
 
 
 def parser() -> Parser:
@@ -66,13 +67,12 @@ def main(arguments: list[str]) -> int:
     from positively.review.store import DecisionStore, default_place
     from positively.tables.write_back import check_writable
 
-    source, reading = Path(values.table), take(ReadOptions, values)
+    source, reading, config = require_table(values.table), take(ReadOptions, values), take(TrainConfig, values)
+    check_config(config)
     place = Path(values.out) if values.out else default_place(source)
     if values.export:
         check_writable(Path(values.export), source)
         check_export(Path(values.export), place)
-    else:
-        _require_extra()
     table, notes = open_reviewable(source, reading)
     logger.info("\n".join(notes))
     store = DecisionStore(place, table)
@@ -80,20 +80,10 @@ def main(arguments: list[str]) -> int:
         if values.export:
             _export(Path(values.export), source, table, reading, store)
         else:
-            _serve(source, table, reading, store, take(TrainConfig, values), values)
+            _serve(source, table, reading, store, config, values)
     finally:
         store.close()
     return 0
-
-
-def _require_extra() -> None:
-    from positively.errors import ConfigError
-
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"The review page needs {error.name}. Run: pip install 'positively[serve]'") from None
 
 
 def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore) -> None:
@@ -111,17 +101,18 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
 def _serve(
     source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, config: TrainConfig, values: object
 ) -> None:
-    from positively.finetune.frozen import frozen_features
+    from positively.probe.configured import embed_table
     from positively.review.exporting import export_table, free_export
     from positively.review.guard import Guard, is_loopback
     from positively.review.server import create_app
     from positively.review.serving import listen, serve
     from positively.review.session import ReviewSession
+    from positively.tables.overlap import with_hashes
 
     host, port, no_open = (getattr(values, name) for name in ("host", "port", "no_open"))
     listening = listen(host, port)  # before the photos are looked at, which may take minutes
-    table, features = frozen_features(table, config)
-    session = ReviewSession(table, features, store, source, reading)
+    table = table if config.embeddings else with_hashes(table)
+    session = ReviewSession(table, embed_table(table, config).X, store, source, reading)
     guard = Guard(host, listening.getsockname()[1])
 
     def export() -> tuple[Path, int, int]:

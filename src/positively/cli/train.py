@@ -2,8 +2,10 @@
 
 from dataclasses import asdict
 
-from positively.cli.parsing import Parser, take
+from positively.cli.parsing import Parser, check_config, take
+from positively.cli.paths import require_table
 from positively.config import GROUPS, TrainConfig
+from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
 
 
@@ -26,43 +28,20 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
     values, recipe = parser().parse_recipe(arguments)
-    from positively.distributed import broadcast
-    from positively.errors import PositivelyError
-    from positively.export.finished import export_training
-    from positively.finetune.auto import check_config
-    from positively.finetune.run import train
-    from positively.finetune.runtime import launch
-    from positively.logs import logger
-    from positively.models import find_backbone
-    from positively.registry import load_plugin
-    from positively.report.finished import report_training
-    from positively.runs.folder import RunFolder
-    from positively.tables.reading import read_labels
-
-    config, reading = take(TrainConfig, values), take(ReadOptions, values)
+    source, config, reading = require_table(values.table), take(TrainConfig, values), take(ReadOptions, values)
     if config.plugin:
         load_plugin(config.plugin)
     if recipe and config.method == recipe.train["method"]:
         config.options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
     # Before anything is decoded: a typing error is not to be found after minutes.
     check_config(config)
-    if config.backbone != "auto":
-        find_backbone(config.backbone)
     if config.out is not None:
+        from positively.runs.folder import RunFolder
+
         RunFolder(config.out).refuse_others(resume=config.resume == "auto")
-    fabric = launch(config)
-    # One process looks at the images, all of them get what it found.
-    table, problem = None, None
-    if fabric.is_global_zero:
-        try:
-            table, notes = read_labels(values.table, reading)
-            logger.info("\n".join(notes))
-        except PositivelyError as error:
-            problem = error.message
-    table, problem = broadcast((table, problem))
-    if problem is not None:
-        raise PositivelyError(problem)
-    run = train(table, config, fabric=fabric, reading={"table": values.table, **asdict(reading)})
-    export_training(run)
+    from positively.api import train_file
+    from positively.report.finished import report_training
+
+    run, table = train_file(source, reading, config, {"table": values.table, **asdict(reading)})
     report_training(run, table)
     return 0

@@ -1,5 +1,35 @@
-"""Embeddings of images, computed once and stored on disk."""
+"""Embeddings of images, computed once and stored on disk; or read from files."""
 
+from positively.embedding.backbones import (
+    BACKBONES,
+    DEFAULT,
+    check_backbone,
+    find_embedder,
+    preprocessing_metadata,
+    preprocessing_of,
+)
+from positively.embedding.base import Embedder, Embeddings, Pooling, Preprocessing
 from positively.embedding.cache import FeatureStore, default_store
+from positively.embedding.embed import embed
+from positively.embedding.from_file import read_embeddings, write_embeddings
+from positively.embedding.onnx import BackboneEmbedder, OnnxEmbedder
 
-__all__ = ["FeatureStore", "default_store"]
+__all__ = [
+    "BACKBONES",
+    "DEFAULT",
+    "BackboneEmbedder",
+    "Embedder",
+    "Embeddings",
+    "FeatureStore",
+    "OnnxEmbedder",
+    "Pooling",
+    "Preprocessing",
+    "check_backbone",
+    "default_store",
+    "embed",
+    "find_embedder",
+    "preprocessing_metadata",
+    "preprocessing_of",
+    "read_embeddings",
+    "write_embeddings",
+]

@@ -33,6 +33,8 @@ _KEY, _SEGMENT = "[0-9a-f]" * 24, "[0-9a-f]" * 32 + ".safetensors"
 GRAPH = "network.onnx"
 """Name of the graph by which features were computed, beside them."""
 
+_NETWORKS = "networks"
+
 _in_use: set[Path] = set()
 """Segments this process reads or has written: it does not remove them while it lives."""
 
@@ -42,9 +44,18 @@ _IN_MEMORY_BYTES = 2**30
 
 def default_store() -> Path:
     """Folder of the stored features: ``POSITIVELY_CACHE``, else the user's cache folder."""
+    return _cache() / "features"
+
+
+def network_folder() -> Path:
+    """Folder of the ONNX files that were converted from other forms."""
+    return _cache() / _NETWORKS
+
+
+def _cache() -> Path:
     own = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
     cache = os.environ.get("POSITIVELY_CACHE") or os.environ.get(own) or Path.home() / ".cache"
-    return Path(cache) / "positively" / "features"
+    return Path(cache) / "positively"
 
 
 def default_limit() -> int:

@@ -3,7 +3,6 @@
 from positively.export.int8 import Int8File, export_int8
 from positively.export.onnx import OnnxFile, export_onnx
 from positively.export.tagger import TaggerFolder, export_tagger
-from positively.models.transformers_export import export_transformers
 
 __all__ = [
     "Int8File",
@@ -12,5 +11,4 @@ __all__ = [
     "export_int8",
     "export_onnx",
     "export_tagger",
-    "export_transformers",
 ]

@@ -12,21 +12,12 @@ from typing import Any
 import numpy as np
 
 from positively.errors import RunError, option
-from positively.export.graph import (
-    Pixels,
-    RunGraph,
-    make_graph,
-    metadata,
-    refuse_foreign,
-    torch_scores,
-    write_verified,
-)
+from positively.export.graph import Pixels, RunScores, refuse_foreign, run_model, write_verified
 from positively.export.loss import MOST_RANK_LOST, MOST_TAGS_CHANGED, Loss, compare
-from positively.export.module import ExportModule
 from positively.export.onnx import file_scores
 from positively.export.photos import Photos, draw_photos
-from positively.models.onnx import import_runtime
-from positively.runs import Run
+from positively.runs.network import is_any_size, is_backbone_node
+from positively.runs.run import Run
 
 _CALIBRATED, _COMPARED = 128, 400
 _BATCH = 16
@@ -61,32 +52,30 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
         images: Folder of the run's photos; default: where they were when it was trained.
 
     Raises:
-        ConfigError: If the extra ``[onnx]`` is not installed.
         ImageError: If the run's photos are not found.
         RunError: If the network cannot be exported or made of integers, or if that costs too much to be of use.
     """
-    import_runtime()
     path = Path(out) if out is not None else run.path / "model-int8.onnx"
     refuse_foreign(path)
     calibrating, comparing = draw_photos(run, images, _CALIBRATED, _COMPARED)
-    graph = make_graph(run.model, ExportModule(run.model, run.thresholds))
+    model = run_model(run)
 
     def save(temporary: Path) -> None:
-        quantize(graph, calibrating.batches(run, repeat(_BATCH)), temporary)
+        quantize(model, calibrating.batches(run, repeat(_BATCH)), temporary)
 
     def verify(temporary: Path) -> Loss:
         loss = _measure(temporary, run, comparing)
         _refuse_useless(loss, run)
         told = {"int8": loss.to_json(), "int8_calibrated": str(len(calibrating))}
-        _add_metadata(temporary, metadata(run, graph.any_size) | told)
+        _add_metadata(temporary, {entry.key: entry.value for entry in model.metadata_props} | told)
         return loss
 
     loss = write_verified(path, save, verify)
-    return Int8File(path, graph.any_size, len(calibrating), loss)
+    return Int8File(path, is_any_size(model), len(calibrating), loss)
 
 
-def quantize(graph: RunGraph, batches: Iterator[Pixels], path: Path) -> None:
-    """Write the graph with integers in its backbone, whose ranges are those the batches show.
+def quantize(model: Any, batches: Iterator[Pixels], path: Path) -> None:
+    """Write a model with integers in its backbone, whose ranges are those the batches show.
 
     The settings are those that kept most of a run's tags, by photos of its training table (docs/measurements.md):
 
@@ -102,7 +91,7 @@ def quantize(graph: RunGraph, batches: Iterator[Pixels], path: Path) -> None:
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    chosen = integer_nodes(graph.backbone_nodes)
+    chosen = integer_nodes({node.name: node.op_type for node in model.graph.node if is_backbone_node(node.name)})
     if not chosen:
         raise RunError(
             "The backbone has no layers besides its first that integers could compute. Export the run without "
@@ -110,8 +99,8 @@ def quantize(graph: RunGraph, batches: Iterator[Pixels], path: Path) -> None:
         )
     with tempfile.TemporaryDirectory() as folder:
         inferred = Path(folder) / "inferred.onnx"
-        # Shapes alone: torch has folded what can be folded, and ONNX Runtime's folding would rename the nodes.
-        quant_pre_process(graph.program.model_proto, str(inferred), skip_optimization=True, skip_symbolic_shape=True)
+        # Shapes alone: ONNX Runtime's folding would rename the nodes.
+        quant_pre_process(model, str(inferred), skip_optimization=True, skip_symbolic_shape=True)
         quantize_static(
             inferred,
             path,
@@ -148,9 +137,9 @@ class _Reader:
 
 def _measure(path: Path, run: Run, photos: Photos) -> Loss:
     """What the file loses; the first photos go through it in small batches, so that every number of them is tried."""
-    score = file_scores(path, run)
+    score, expected = file_scores(path, run), RunScores(run)
     batches = photos.batches(run, chain((1, 2, 5), repeat(_BATCH)))
-    both = [(torch_scores(run, pixels), score(pixels)) for pixels in batches]
+    both = [(expected(pixels), score(pixels)) for pixels in batches]
     exact, smaller = (np.concatenate(part) for part in zip(*both, strict=True))
     return compare(exact, smaller, run.thresholds, photos.states)
 

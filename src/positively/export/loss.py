@@ -17,7 +17,7 @@ quarter of the tags changed, 5 % with a third and 16 % with three quarters: a te
 MOST_TAGS_CHANGED = 0.5
 """Tags that may change, as a share of those the exact file gives: beyond, the two hardly speak of the same photo."""
 _FEW_TAGS = 20
-"""Where fewer are given, some may lie on their cuts by chance: they are taken for so many."""
+"""Where fewer are given, some may lie on their thresholds by chance: they are taken for so many."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Loss:
     """Of a score."""
     largest_difference: float
     tags: int
-    """Given at the cuts by the exact scores."""
+    """Given at the thresholds by the exact scores."""
     tags_after: int
     """Given by the file's."""
     changed: int
@@ -53,9 +53,9 @@ class Loss:
 
     def __str__(self) -> str:
         told = (
-            f"On {self.photos:,} photos that did not shape it, scores differ from torch's by "
+            f"On {self.photos:,} photos that did not shape it, scores differ from the run's by "
             f"{self.mean_difference:.2g} on average and {self.largest_difference:.2g} at most. It gives "
-            f"{self.tags_after:,} tags, torch {self.tags:,}; {self.changed:,} of {self.pairs:,} pairs of photo and "
+            f"{self.tags_after:,} tags, the run {self.tags:,}; {self.changed:,} of {self.pairs:,} pairs of photo and "
             f"class change ({100 * self.changed / self.pairs:.2g} %)."
         )
         if np.isnan(self.log_rank):
@@ -66,10 +66,10 @@ class Loss:
         )
 
 
-def compare(exact: Scores, smaller: Scores, cuts: Scores, states: States | None) -> Loss:
-    """Compare scores N×C at the cuts C, and by label states N×C if there are any."""
+def compare(exact: Scores, smaller: Scores, thresholds: Scores, states: States | None) -> Loss:
+    """Compare scores N×C at the thresholds C, and by label states N×C if there are any."""
     difference = np.abs(smaller - exact)
-    before, after = exact >= cuts, smaller >= cuts
+    before, after = exact >= thresholds, smaller >= thresholds
     known = None if states is None else states == POSITIVE
     ranks = [float("nan") if known is None else log_rank(scores, known) for scores in (exact, smaller)]
     return Loss(

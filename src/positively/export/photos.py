@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from positively.embedding.onnx import pixels
 from positively.errors import ImageError, RunError, option
 from positively.export.graph import Pixels
+from positively.images.decode import load_image
 from positively.images.paths import locate
 from positively.labels import States
 from positively.randomness import random_stream
-from positively.runs import Run
+from positively.runs.predictor import preprocessing_of_run
+from positively.runs.run import Run
 from positively.runs.sources import photo_root, read_config, read_training_labels
 
 FEWEST = 12
@@ -33,11 +36,11 @@ class Photos:
 
     def batches(self, run: Run, sizes: Iterator[int]) -> Iterator[Pixels]:
         """Their pixels B×3×size×size in [0, 1], as the run sees them."""
-        transform, start = run.transform, 0
+        preprocessing, start = preprocessing_of_run(run.model_config), 0
         while start < len(self):
             part = self.paths[start : start + next(sizes)]
             start += len(part)
-            yield (np.stack([transform(path) for path in part]).transpose(0, 3, 1, 2) / 255).astype(np.float32)
+            yield np.stack([pixels(load_image(path, at_least=run.image_size), preprocessing) for path in part])
 
 
 def draw_photos(run: Run, images: str | Path | None, first: int, second: int) -> tuple[Photos, Photos]:

@@ -13,24 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
 
+from positively.embedding import Preprocessing
+from positively.embedding.onnx import open_session
 from positively.errors import FileError, option
-from positively.export.graph import (
-    Pixels,
-    Scores,
-    is_ours,
-    make_graph,
-    metadata,
-    open_session,
-    verify_scores,
-    write_verified,
-)
+from positively.export.graph import Pixels, Scores, is_ours, run_model, verify_scores, write_verified
 from positively.files import is_temporary, write_json, write_text
 from positively.labels import POSITIVE
-from positively.models import Classifier
-from positively.models.onnx import for_use, import_runtime
-from positively.runs import Run
+from positively.machine import thread_count
+from positively.runs.network import EMBEDDING, LOGITS, SCORES, normalized_model
+from positively.runs.run import Run
 from positively.runs.sources import read_training_labels
 
 _NEVER = 2.0
@@ -40,33 +32,20 @@ _CATEGORY = {"category": 0, "name": "general"}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
+_OUTPUTS = {EMBEDDING: "embedding", LOGITS: "logits", SCORES: "prediction"}
+
+
 @dataclass(frozen=True)
 class TaggerFolder:
     """What was written."""
 
     path: Path
     difference: float
-    """Largest difference of a score to torch's that was seen."""
-
-
-class TaggerModule(nn.Module):
-    """Normalised images B×3×H×W → mean features B×channels, logits and scores B×classes."""
-
-    def __init__(self, classifier: Classifier) -> None:
-        super().__init__()
-        made = for_use(classifier)
-        self.backbone, self.head = made.backbone, made.head
-        self.eval()
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Embedding, logits and prediction."""
-        feature_map = self.backbone(images)
-        logits = self.head(feature_map)
-        return feature_map.flatten(2).mean(2), logits, logits.sigmoid()
+    """Largest difference of a score to the run's that was seen."""
 
 
 def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
-    """Write a run as a tagger's folder, compared with torch before it is written.
+    """Write a run as a tagger's folder, compared with the run before it is written.
 
     model.onnx takes ``input`` B×3×H×W, RGB as preprocess.json makes it (resized, squashed to a square, normalised), and
     gives ``embedding``, ``logits`` and ``prediction``. selected_tags.csv has a class in each row, with how many known
@@ -77,25 +56,21 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
         out: The folder; default: tagger/ in the run folder.
 
     Raises:
-        ConfigError: If the extra ``[onnx]`` is not installed.
         FileError: If the folder holds anybody else's files.
         RunError: If the network cannot be exported, or the file does not give what torch gives.
     """
-    import_runtime()
     folder = Path(out) if out is not None else run.path / "tagger"
     _refuse_foreign(folder)
-    graph = make_graph(run.model, TaggerModule(run.model), ["embedding", "logits", "prediction"])
-    graph.program.model.graph.inputs[0].name = "input"
-    entries = metadata(run, graph.any_size) | {"pixels": "as preprocess.json makes them"}
-    graph.program.model.metadata_props.update(entries)
+    model = normalized_model(run_model(run), _preprocessing(run), _OUTPUTS)
 
     def verify(temporary: Path) -> float:
-        return verify_scores(run, graph.any_size, _FolderScores(temporary, run))
+        return verify_scores(run, model, _FolderScores(temporary, run))
 
-    save = graph.program.save
     try:
         # The model comes first: by it the folder is known for ours, if a kill leaves it there alone.
-        difference = write_verified(folder / "model.onnx", lambda place: save(str(place)), verify)
+        difference = write_verified(
+            folder / "model.onnx", lambda place: place.write_bytes(model.SerializeToString()), verify
+        )
         write_text(folder / "selected_tags.csv", _selected_tags(run))
         write_json(folder / "categories.json", [_CATEGORY])
         write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
@@ -110,7 +85,7 @@ class _FolderScores:
 
     def __init__(self, path: Path, run: Run) -> None:
         stage = _stages(run)[-1]
-        self._session = open_session(path)
+        self._session = open_session(path, thread_count())
         self._mean, self._std = (np.array(stage[name], np.float32)[:, None, None] for name in ("mean", "std"))
 
     def __call__(self, pixels: Pixels) -> Scores:
@@ -119,7 +94,7 @@ class _FolderScores:
 
 
 def _stages(run: Run) -> list[dict[str, Any]]:
-    backbone = run.model.backbone
+    backbone = _preprocessing(run)
     known = backbone.interpolation in _INTERPOLATIONS
     return [
         {
@@ -132,6 +107,12 @@ def _stages(run: Run) -> list[dict[str, Any]]:
         {"type": "maybe_to_tensor"},
         {"type": "normalize", "mean": list(backbone.mean), "std": list(backbone.std)},
     ]
+
+
+def _preprocessing(run: Run) -> Preprocessing:
+    config = run.model_config
+    named = {name: config[name] for name in ("image_size", "interpolation", "resize") if name in config}
+    return Preprocessing(mean=tuple(config["mean"]), std=tuple(config["std"]), **named)
 
 
 def _selected_tags(run: Run) -> str:

@@ -55,6 +55,13 @@ def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
         )
 
 
+def check_wing_config(config: TrainConfig) -> None:
+    """As :func:`check_config`, and the name of the backbone too."""
+    check_config(config)
+    if config.backbone != "auto":
+        find_backbone(config.backbone)
+
+
 def pick_method(config: TrainConfig, own_backbone: bool = False, goes_deeper: bool = False) -> str:
     """The method that 'auto' is.
 

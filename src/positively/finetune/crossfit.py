@@ -17,18 +17,51 @@ from positively.calibration import CalibratedScores, OutOfSample, calibrate_summ
 from positively.config import TrainConfig
 from positively.errors import ConfigError, option
 from positively.files import write_with
+from positively.finetune.auto import choices, resolve
 from positively.finetune.identity import identity
 from positively.finetune.networks import Networks
-from positively.finetune.runtime import preserved_random_state
+from positively.finetune.runtime import launch, preserved_random_state
 from positively.finetune.training import Training
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
+from positively.missing import MissingTags, rank_missing
+from positively.missing.find import require_labels
+from positively.probe import find_series
+from positively.probe.configured import embed_table
 from positively.randomness import random_stream
+from positively.tables.overlap import with_hashes
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 FOLDS = 5
+_OF_THE_BACKBONE = ("backbone", "weights", "image_size", "seed", "features")
+
+
+def missing_by_cross_fitting(
+    table: LabelTable, config: TrainConfig, *, at_least: float = 0.0, folds: int = FOLDS, store: Path | None = None
+) -> MissingTags:
+    """Find what a table lacks where the network learns: one training for each fold.
+
+    Args:
+        table: Photos and what is known of them.
+        config: The training whose scores are used.
+        at_least: Leave out what is less probable than this.
+        folds: How many trainings.
+        store: Folder for the scores of finished folds.
+    """
+    require_labels(table)
+    config = replace(config, devices=1)
+    fabric = launch(config)
+    resolved = resolve(config, table, fabric.device)
+    logger.info(choices(config, resolved))
+    logger.info("Near-duplicates go into one fold; the backbone as it is tells which they are.")
+    table = with_hashes(table)
+    frozen = replace(TrainConfig(), **{name: getattr(config, name) for name in _OF_THE_BACKBONE})
+    units = find_series(embed_table(table, frozen).X, table.contents(), config.seed)
+    found = cross_fit(table, resolved, fabric, units=units, folds=folds, store=store)
+    scores, calibration = found.scores, found.calibrated.calibration
+    return rank_missing(scores, table.states(), calibration, table.images, table.classes, at_least=at_least)
 
 
 def cross_fit(

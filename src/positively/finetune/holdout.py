@@ -9,10 +9,11 @@ import torch
 from scipy import sparse
 
 from positively.errors import MetricError
-from positively.finetune.scoring import Logits, sigmoid
+from positively.finetune.scoring import Logits
 from positively.labels import LabelTable
 from positively.losses import vpu
 from positively.metrics import mean_average_precision
+from positively.metrics.logits import sigmoid
 from positively.randomness import random_stream
 
 Rows = npt.NDArray[np.int64]

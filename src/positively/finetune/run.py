@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,22 @@ import numpy as np
 from torch import nn
 
 from positively.config import TrainConfig
-from positively.distributed import agree, barrier, broadcast
+from positively.distributed import agree, barrier, broadcast, on_first_process
 from positively.errors import InterruptedRunError, PositivelyError, RunError, option
 from positively.files import safe_name
 from positively.finetune.auto import choices, resolve
+from positively.finetune.checkpoints import CheckpointFolder
 from positively.finetune.networks import Networks
 from positively.finetune.runtime import launch, preserved_random_state
 from positively.finetune.training import Training
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
-from positively.registry import load_plugin
+from positively.models.saving import save_model
+from positively.registry import METHODS, load_plugin
 from positively.runs.folder import RunFolder
 from positively.runs.outcome import describe_outcome
-from positively.runs.saving import save_model, write_card
+from positively.runs.saving import write_card
+from positively.runs.train import train_probe
 from positively.tables.overlap import with_hashes
 
 if TYPE_CHECKING:
@@ -53,13 +56,17 @@ def train(
         load_plugin(config.plugin)
     fabric = fabric or launch(config)
     asked, config = config, resolve(config, table, fabric.device, own_backbone=backbone is not None)
+    if METHODS[config.method].is_solver and backbone is None:
+        # One process fits a probe; the others wait for its run.
+        fitted = replace(asked, head=config.head)
+        return on_first_process(partial(train_probe, table, fitted, reading=reading))
     logger.info(choices(asked, config))
     # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
     name = safe_name(f"{Path(table.source).stem}-{asked.method}")
     with _opened(config, name, fabric) as folder, preserved_random_state():
         # Who the images are is found out before anything is learned from them, and by one process.
         table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
-        training = Training(table, config, fabric, Networks(fabric, backbone), store=folder)
+        training = Training(table, config, fabric, Networks(fabric, backbone), store=CheckpointFolder(folder))
         # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
         if fabric.is_global_zero and not training.resumed:
             folder.write_config({**(reading or {}), **asdict(config)})
@@ -105,6 +112,30 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         asdict(config),
         has_exact_scores=training.has_exact_scores,
     )
+
+
+def train_together(
+    read: Callable[[], LabelTable], config: TrainConfig, reading: dict[str, Any]
+) -> tuple[Path, LabelTable]:
+    """Train over the processes that a launcher started: one of them looks at the images, all get what it found.
+
+    Args:
+        read: Gives the table.
+        config: What to do.
+        reading: How the table is read, to stand in config.yaml.
+    """
+    fabric = launch(config)
+    table, problem = None, None
+    if fabric.is_global_zero:
+        try:
+            table = read()
+        except PositivelyError as error:
+            problem = error.message
+    table, problem = broadcast((table, problem))
+    if problem is not None:
+        raise PositivelyError(problem)
+    assert table is not None
+    return train(table, config, fabric=fabric, reading=reading), table
 
 
 @contextmanager

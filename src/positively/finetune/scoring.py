@@ -15,14 +15,6 @@ from positively.finetune.loading import FeatureDataset, ImageDataset, Sequential
 Logits = npt.NDArray[np.float32]
 
 
-def sigmoid(logits: Logits) -> npt.NDArray[np.float64]:
-    """Scores in [0, 1], in double precision so that large logits stay apart."""
-    from scipy.special import expit
-
-    scores: npt.NDArray[np.float64] = expit(logits.astype(np.float64))
-    return scores
-
-
 @torch.inference_mode()
 def score(
     network: nn.Module,

@@ -26,11 +26,12 @@ from positively.calibration import (
     summarize,
 )
 from positively.distributed import on_first_process
-from positively.finetune.methods.closed_form import fill_kernel, fill_linear, is_plain
+from positively.finetune.methods.closed_form import is_plain
 from positively.labels import POSITIVE, LabelTable, States
 from positively.logs import logger
 from positively.models import KernelHead, LinearHead
 from positively.models.heads import pool_windows
+from positively.models.heads.fitted import fill_kernel, fill_linear
 from positively.probe import (
     LANDMARKS,
     ONE_STEP,

@@ -19,10 +19,12 @@ from positively.finetune.holdout import split_rows
 from positively.finetune.loop import CheckpointStore, Trainer
 from positively.finetune.methods import create_method
 from positively.finetune.networks import Networks
-from positively.finetune.scoring import Logits, sigmoid
+from positively.finetune.scoring import Logits
 from positively.finetune.solving import FEWEST_JUDGES, solve_head
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
+from positively.metrics.logits import sigmoid
+from positively.runs.hiding import hide_labels
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -190,18 +192,6 @@ class RefitStore:
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
         """Nothing is held out: what was measured is the first training's."""
-
-
-def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
-    """The labels an experiment leaves of a complete table: first the noise, then what is hidden."""
-    seed = config.seed if config.mask_seed is None else config.mask_seed
-    if config.flip_positives:
-        table = table.with_flipped_positives(config.flip_positives, seed)
-    if config.known_ratio < 1.0:
-        table = table.with_known_ratio(config.known_ratio, seed, config.known_ratio_spread)
-    if config.single_positive:
-        table = table.with_single_positive(seed)
-    return table.positives_only() if config.positives_only else table
 
 
 def _describe(train: LabelTable, holdout: LabelTable, method: str, uses_negatives: bool) -> None:

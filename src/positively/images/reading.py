@@ -14,16 +14,23 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Threads that read images: beyond these the interpreter between two images would hold them up.
-_MOST_THREADS = 4
+_MOST_READERS = 4
 
 
-def read_ahead(read: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def read_ahead(
+    read: Callable[[Item], Result], items: Iterable[Item], *, threads: int | None = None
+) -> Iterator[Result]:
     """What ``read`` gives of each item, in order, by threads that are a few items ahead.
 
-    Decoding and resizing leave the interpreter free, so that they run beside the network. There are as many threads as
-    :func:`thread_count` says, up to four; whoever stops asking waits for those items alone that are being read.
+    Decoding, resizing and networks leave the interpreter free, so that they run beside one another. Whoever stops
+    asking waits for those items alone that are being read.
+
+    Args:
+        read: What is done with an item.
+        items: The items, taken one by one.
+        threads: How many threads; by default as many as :func:`thread_count` says, up to four.
     """
-    threads = min(thread_count(), _MOST_THREADS)
+    threads = threads or min(thread_count(), _MOST_READERS)
     waiting = iter(items)
     pool = ThreadPoolExecutor(threads)
     try:

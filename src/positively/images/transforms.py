@@ -49,8 +49,27 @@ class ImageTransform:
             width, height = image.width * share, image.height * share
             left, top = random.uniform(0, image.width - width), random.uniform(0, image.height - height)
             box = (left, top, left + width, top + height)
-        resampling = _RESAMPLING.get(self.interpolation, Image.Resampling.BICUBIC)
-        image = image.resize((self.size, self.size), resampling, box=box, reducing_gap=3.0)
+        image = image.resize((self.size, self.size), _resampling(self.interpolation), box=box, reducing_gap=3.0)
         if random is not None and random.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return np.asarray(image)
+
+
+def resize(
+    image: Image.Image, size: int, interpolation: str = "bicubic", way: Literal["squash", "crop"] = "squash"
+) -> Image.Image:
+    """An image as a square: both sides squashed, or the short side resized and the middle cropped.
+
+    >>> resize(Image.new("RGB", (40, 20)), 10).size, resize(Image.new("RGB", (40, 20)), 10, way="crop").size
+    ((10, 10), (10, 10))
+    """
+    box = None
+    if way == "crop":
+        side = min(image.size)
+        left, top = (image.width - side) / 2, (image.height - side) / 2
+        box = (left, top, left + side, top + side)
+    return image.resize((size, size), _resampling(interpolation), box=box, reducing_gap=3.0)
+
+
+def _resampling(interpolation: str) -> Image.Resampling:
+    return _RESAMPLING.get(interpolation, Image.Resampling.BICUBIC)

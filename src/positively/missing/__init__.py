@@ -1,6 +1,6 @@
 """Scores of a table's images and their label states in, the tags that are probably missing out."""
 
-from positively.missing.find import missing_in_run, missing_in_scores, missing_in_table
+from positively.missing.find import missing_in_scores, missing_in_table
 from positively.missing.rank import rank_missing
 from positively.missing.result import ClassCounts, MissingTags, Pairs, Suggestion
 
@@ -9,7 +9,6 @@ __all__ = [
     "MissingTags",
     "Pairs",
     "Suggestion",
-    "missing_in_run",
     "missing_in_scores",
     "missing_in_table",
     "rank_missing",

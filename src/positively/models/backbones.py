@@ -14,7 +14,7 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
-from positively.errors import ConfigError, WeightsError
+from positively.errors import ConfigError, WeightsError, short
 from positively.logs import logger
 from positively.models.offline import has_offline_weights, offline_weights
 from positively.models.weights import (
@@ -24,7 +24,6 @@ from positively.models.weights import (
     fit_weights,
     load_weights,
     pretrained_config,
-    short,
 )
 
 _ATTENTION_POOL = "head.proj"  # timm's name for the classifier of networks that end in one

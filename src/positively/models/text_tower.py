@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from positively.errors import ConfigError, WeightsError
+from positively.errors import ConfigError, WeightsError, short
 from positively.models.open_clip import CONFIG, WEIGHTS, text_config, text_weights
 from positively.models.weights import fetch_folder, short
 

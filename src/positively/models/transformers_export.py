@@ -23,9 +23,10 @@ from torch import Tensor, nn
 import positively
 from positively.errors import FileError, RunError, option
 from positively.files import write_json, write_text, write_with
-from positively.models import Classifier, KernelHead, LgConv, LinearHead
+from positively.models import Backbone, Classifier, KernelHead, LgConv, LinearHead
+from positively.models.predictor import load_network
 from positively.models.weights import pretrained_config
-from positively.runs import Run
+from positively.runs.run import Run
 
 TOLERANCE = 1e-5
 """Largest difference of a logit to ours, relative to the largest one, with which timm's network is the same."""
@@ -47,10 +48,11 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: b
     """
     folder = Path(out) if out is not None else run.path / "transformers"
     _refuse_foreign(folder)
-    classifier, head = _plain(run)
-    name = run.model.backbone.name.partition(".")[0]
+    linear = Run(run.path, run.backbone, "cpu", head="linear" if run.is_probe else None, precision=run.precision)
+    classifier, head = _plain(run, load_network(linear))
+    name = classifier.backbone.name.partition(".")[0]
     network, arguments = _timm_network(name, classifier, head, run)
-    cuts = Run(run.path, device="cpu", head="linear", precision=run.precision).thresholds
+    cuts = _linear_thresholds(run)
     tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in network.state_dict().items()}
     if fold_cuts:
         key = f"{pretrained_config(network)['classifier']}.bias"
@@ -59,14 +61,20 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: b
     folder.mkdir(parents=True, exist_ok=True)
     write_with(folder / "model.safetensors", lambda temporary: save_file(tensors, temporary, {"format": "pt"}))
     write_text(folder / "README.md", _card(run, fold_cuts))
-    config = _config(run, name, network, arguments, cuts)
+    config = _config(run, classifier.backbone, network, arguments, cuts)
     write_json(folder / "config.json", config)  # last: it says that the folder is whole
     return folder
 
 
-def _plain(run: Run) -> tuple[Classifier, LinearHead]:
+def _linear_thresholds(run: Run) -> npt.NDArray[np.float64]:
+    """Thresholds of the linear head."""
+    is_kernel = run.model_config["head"] == "kernel"
+    return Run(run.path, head="linear" if is_kernel else None, precision=run.precision).thresholds
+
+
+def _plain(run: Run, model: Classifier) -> tuple[Classifier, LinearHead]:
     """The run's network, and the linear head it has or has beside it."""
-    model, way_out = run.model, f"Write {option('format', 'onnx')} in its place, which holds every network."
+    way_out = f"Write {option('format', 'onnx')} in its place, which holds every network."
     head = model.head.as_linear() if isinstance(model.head, KernelHead) else model.head
     if not isinstance(head, LinearHead) or head.normalize:
         raise RunError(
@@ -119,13 +127,13 @@ def _normalized(classifier: Classifier, images: Tensor) -> Tensor:
 
 
 def _config(
-    run: Run, name: str, network: nn.Module, arguments: dict[str, Any], cuts: npt.NDArray[np.float64]
+    run: Run, backbone: Backbone, network: nn.Module, arguments: dict[str, Any], cuts: npt.NDArray[np.float64]
 ) -> dict[str, Any]:
-    backbone, config = run.model.backbone, pretrained_config(network)
+    config = pretrained_config(network)
     return {
         "model_type": "timm_wrapper",
         "architectures": ["TimmWrapperForImageClassification"],
-        "architecture": name,
+        "architecture": backbone.name.partition(".")[0],
         "num_classes": len(run.classes),
         "num_features": backbone.channels,
         "label_names": run.classes,
@@ -166,7 +174,7 @@ tags: [multi-label-classification, timm, positively]
 
 # {run.path.resolve().name}
 
-A multi-label image classifier with {len(run.classes)} classes: `{run.model.backbone.name}` with a linear head,
+A multi-label image classifier with {len(run.classes)} classes: `{run.model_config["backbone"]}` with a linear head,
 trained by positively {positively.__version__}. {_quality(run)}
 
     from transformers import pipeline
@@ -182,7 +190,7 @@ Scores are sigmoids of the logits, each class by itself. The cut from which on a
 
 def _quality(run: Run) -> str:
     """What the linear head is worth beside the kernel's, by labels that neither saw."""
-    if not isinstance(run.model.head, KernelHead) or not run.folder.calibration.exists():
+    if run.model_config["head"] != "kernel" or not run.folder.calibration.exists():
         return ""
     from positively.calibration import pooled_log_rank
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
-from positively.errors import WeightsError, and_more, option
+from positively.errors import WeightsError, and_more, option, short
 
 WAYS_OUT = (
     f"Pass {option('weights', 'FILE')} (a .safetensors file of this timm model), or run once on a machine with network "
@@ -139,9 +139,3 @@ def pretrained_config(network: nn.Module) -> dict[str, Any]:
 
 def _shape(tensor: Tensor) -> str:
     return "×".join(str(size) for size in tensor.shape) or "scalar"
-
-
-def short(reason: BaseException) -> str:
-    """First line of an error, without the stop."""
-    lines = str(reason).strip().splitlines()
-    return lines[0].rstrip(".:") if lines else type(reason).__name__

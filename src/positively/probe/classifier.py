@@ -30,7 +30,7 @@ class _Arrays:
     def to_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays under names that begin with ``name``."""
         parts = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
-        return {f"{name}.{key}": np.ascontiguousarray(value, dtype=np.float32) for key, value in parts.items()}
+        return {f"{name}.{key}": np.asarray(value, dtype=np.float32, order="C") for key, value in parts.items()}
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:

@@ -12,14 +12,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 import yaml
 from filelock import FileLock
 from safetensors import SafetensorError
@@ -29,9 +27,10 @@ from positively.calibration import CalibratedScores, OutOfSample
 from positively.errors import RunError, option
 from positively.files import is_temporary, write_json, write_text, write_with
 from positively.labels import States
+from positively.machine import gpu_names
 from positively.runs.locking import HOLDER, LOCK, lock_folder, make_folder, unlock_folder
 
-FORMAT = 1
+FORMAT = 2
 """Version of the run folder's layout, for the reader that comes after us."""
 
 
@@ -45,6 +44,8 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"
         self.checkpoint = self.path / "checkpoint" / "last"
         self.weights = self.path / "model.safetensors"
+        self.probe = self.path / "probe.safetensors"
+        self.network = self.path / "model.onnx"
         self.model = self.path / "config.json"
         self.thresholds = self.path / "thresholds.json"
         self.calibration = self.path / "calibration.safetensors"
@@ -121,13 +122,20 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether the run has a model to use."""
-        return self.weights.exists() and self.model.exists() and self.thresholds.exists()
+        return (self.probe.exists() or self.weights.exists()) and self.model.exists() and self.thresholds.exists()
 
-    def write_config(self, settings: Mapping[str, Any]) -> None:
+    def write_config(self, settings: Mapping[str, Any], learned_from: Mapping[str, Any] | None = None) -> None:
         """Write the whole effective configuration, as the option ``config`` takes it, and what it ran on."""
         text = yaml.safe_dump({**settings, "out": str(self.path)}, sort_keys=False, allow_unicode=True)
-        write_json(self.environment, environment())
+        write_json(self.environment, {**environment(), **(learned_from or {})})
         write_text(self.config, text)
+
+    def read_environment(self) -> dict[str, Any]:
+        """What the run ran on, and learned from; empty if it cannot be read."""
+        try:
+            return dict(json.loads(self.environment.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
         """Write one row an epoch."""
@@ -214,35 +222,33 @@ class RunFolder:
         with self.images.open(encoding="utf-8", newline="") as file:  # copies have one hash, so that names count here
             return [row["image"] for row in csv.DictReader(file)][: len(states)], states, found
 
-    def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Replace the last checkpoint in one step."""
-
-        def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:  # by Python's file, which says why a write failed
-                torch.save(state, file)
-
-        write_with(self.checkpoint, write)
-
-    def load_checkpoint(self) -> dict[str, Any] | None:
-        """Last checkpoint, if there is one. Plain tensors and numbers only: nothing in it can run code."""
-        if not self.checkpoint.exists():
-            return None
-        try:
-            state: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, UnpicklingError):
-            raise RunError(f"{self.checkpoint} is damaged. Delete {self.path} and train again.") from None
-        return state
-
 
 def environment() -> dict[str, Any]:
     """What a run ran on."""
-    names = ("positively", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "Pillow")
+    names = (
+        "positively",
+        "onnxruntime",
+        "torch",
+        "torchvision",
+        "timm",
+        "lightning-fabric",
+        "numpy",
+        "scipy",
+        "Pillow",
+    )
     return {
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": " ".join(sys.argv),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "packages": {name: version(name) for name in names},
+        "gpus": list(gpu_names()),
+        "packages": {name: number for name in names if (number := _version(name))},
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

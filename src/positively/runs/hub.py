@@ -16,9 +16,8 @@ from typing import Any
 import huggingface_hub
 
 import positively
-from positively.errors import FileError, RunError
+from positively.errors import FileError, RunError, short
 from positively.files import write_text, write_with
-from positively.models.weights import short
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config, score_meaning
 
@@ -44,7 +43,7 @@ def write_hub_folder(folder: RunFolder, out: Path, repo_id: str | None = None) -
     exported = folder.path / "transformers"
     opens = (exported / "config.json").exists()
     files = {out / name: exported / name for name in ("config.json", "model.safetensors")} if opens else {}
-    for file in (folder.weights, folder.thresholds, folder.calibration, folder.model):
+    for file in (folder.weights, folder.probe, folder.network, folder.thresholds, folder.calibration, folder.model):
         if file.exists():
             files[out / FOLDER / file.name] = file
     try:

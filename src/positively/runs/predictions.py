@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
-from positively.distributed import agree
 from positively.errors import ConfigError, FileError, RunError, option
 from positively.files import write_text, write_with
-from positively.logs import logger
+from positively.logs import is_first_process, logger
+from positively.machine import process_count
 from positively.runs.formats import FORMATS
 from positively.runs.parts import PartsFolder
 from positively.runs.run import Run
@@ -28,6 +28,7 @@ from positively.runs.tagging import Picture, Prediction, Tagger
 
 _PART_IMAGES = 256
 _SECONDS_BETWEEN_LOOKS = 0.5
+_JUST_NOW_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,10 @@ def write_predictions(
         RunError: If it was begun with another run or other options, or is being written of other pictures.
     """
     job, waits = Job(run, pictures, Path(out), top), False
-    # Of processes that were started together, none is done before another has begun.
-    with agree(partial(job.begin, overwrite)):
+    presence = job.begin(overwrite) if process_count() == 1 or is_first_process() else job.join()
+    if presence is None:
+        return Written(job.out, len(pictures), {}, is_ours=False)
+    with presence:
         while not job.is_over():
             if job.take_one(progress or (lambda more: None)):
                 continue
@@ -90,7 +93,7 @@ class Job:
         if out.is_dir():
             raise FileError(f"{out} is a folder. Name a file with {option('out', 'FILE')}.")
         self.out, self.folder = out, PartsFolder(out)
-        self._tagger = Tagger(run, len(pictures), top)
+        self._tagger = Tagger(run, top)
         self._pictures = [pictures[i : i + _PART_IMAGES] for i in range(0, len(pictures), _PART_IMAGES)]
         self._open = dict.fromkeys(range(len(self._pictures)))  # in order, and quick to take one out of
 
@@ -134,6 +137,18 @@ class Job:
             if begun != self._identity:
                 self.folder.write_job(self._identity)
             return self.folder.present()
+
+    def join(self) -> AbstractContextManager[object] | None:
+        """Wait until the first of several processes that were started together has begun; None if all is done already.
+
+        A file that came to be within the last minute is theirs: none of them can have been quicker than that.
+        """
+        while True:
+            if self.folder.read_job() == self._identity:
+                return self.folder.present()
+            if self.out.exists() and time.time() - self.out.stat().st_mtime < _JUST_NOW_SECONDS:
+                return None
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def is_over(self) -> bool:
         """Whether every part is there, or all of it was put together by another process."""

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
-from torch import nn
 
+from positively.embedding import Embedder, Embeddings, OnnxEmbedder, embed
 from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more, option
-from positively.finetune.extract import extract
-from positively.finetune.loading import FeatureDataset, ImageDataset
-from positively.finetune.scoring import score, sigmoid
-from positively.images.decode import ImageSource
+from positively.images.decode import ImageSource, load_image
+from positively.images.reading import read_ahead
 from positively.images.transforms import ImageTransform
 from positively.labels import LabelTable
 from positively.logs import logger
+from positively.machine import trains_on_gpu
 from positively.metrics import Evaluation, evaluate
-from positively.models import Classifier, KernelHead
+from positively.metrics.logits import sigmoid
 from positively.options import Runtime
+from positively.probe import KernelClassifier, LinearClassifier
+from positively.registry import EMBEDDERS, TORCH
 from positively.runs.folder import RunFolder
 from positively.runs.hub import find_run, push_to_hub, write_hub_folder
-from positively.runs.saving import load_model, load_model_config
+from positively.runs.predictor import OnnxPredictor, Predictor, ProbePredictor, preprocessing_of_run
+from positively.runs.saving import load_classifier, load_model_config
 from positively.runs.tagging import Prediction, Tagger, named
 from positively.tables.overlap import image_hashes, refuse_known
 
@@ -44,7 +45,7 @@ class Run:
     def __init__(
         self,
         path: str | Path,
-        backbone: nn.Module | None = None,
+        backbone: Any = None,
         device: str | None = None,
         *,
         head: str | None = None,
@@ -55,18 +56,19 @@ class Run:
 
         Args:
             path: The run folder.
-            backbone: The module it was trained with, if that came from Python.
-            device: Where to compute.
-            head: 'linear' takes the plain head that was solved beside a kernel's; by default the run's own.
-            precision: Give tags only where this share of them is expected to be right, in place of the run's own cuts.
-            runtime: What runs the network on a CPU; 'auto' is ONNX Runtime where it is installed and images are many.
+            backbone: The torch module it was trained with, if that came from Python.
+            device: Where torch computes; by default a GPU if there is one.
+            head: 'linear' takes the linear classifier that was fitted beside the kernel's; by default the run's own.
+            precision: Give tags only where this share of them is expected to be right, in place of the run's own
+                thresholds.
+            runtime: What runs a network: 'onnx' (ONNX Runtime), 'torch', or 'auto': torch where a GPU is, else the
+                run's ONNX file.
         """
         if precision is not None and not 0 < precision <= 1:
             raise ConfigError(f"{option('precision', precision)}: a share of right tags lies above 0 and up to 1.")
         self.folder = RunFolder(path)
         self._head, self.precision, self.runtime = head, precision, runtime
-        self._backbone = backbone
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.backbone, self.device = backbone, device
 
     @classmethod
     def from_pretrained(
@@ -170,51 +172,118 @@ class Run:
             raise RunError(f"{self.path} has head '{own}'{beside}, and no '{self._head}'.")
         return self._head or own
 
-    @cached_property
-    def model(self) -> Classifier:
-        """The network, ready for use."""
-        model = load_model(self.folder, self.model_config, self._backbone)
-        if self.head == "linear" and isinstance(model.head, KernelHead):
-            model.replace_head(model.head.as_linear())
-        return model.to(self.device)
+    @property
+    def is_probe(self) -> bool:
+        """Whether it is a probe on a frozen backbone, all of it arrays and one ONNX file."""
+        return bool(self.model_config.get("kind") == "probe")
 
-    def scores(self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None) -> Scores:
-        """Scores N×C of a table's images, in the model's order of classes."""
-        samples = ImageDataset(table.with_classes(self.classes), self.transform)
-        logits = score(self.model, samples, device=self.device, workers=workers, progress=progress, all_processes=False)
-        return sigmoid(logits)
+    @property
+    def image_size(self) -> int:
+        """Pixels a side that the network sees."""
+        return int(self.model_config["image_size"])
 
     @property
     def transform(self) -> ImageTransform:
         """How images become the network's pixels."""
-        return ImageTransform(self.model.backbone.image_size, self.model.backbone.interpolation)
+        return ImageTransform(self.image_size, self.model_config["interpolation"])
 
-    def _stored_scores(self, table: LabelTable, workers: int, progress: Callable[[int], None] | None) -> Scores:
-        """As :meth:`scores`, by kept features: the next run with this frozen backbone finds them on disk."""
-        counted = 0
+    @cached_property
+    def classifier(self) -> KernelClassifier | LinearClassifier:
+        """Embeddings → logits, of a probe."""
+        return load_classifier(self.folder, self.head)
 
-        def count(done: int, todo: int) -> None:
-            nonlocal counted
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Images → embeddings, of a probe: by the run's own ONNX file.
+
+        Raises:
+            RunError: If it was fitted to embeddings from a file, so that it has no network.
+        """
+        config = self.model_config
+        if config["backbone"] in EMBEDDERS:
+            made: Embedder = EMBEDDERS[config["backbone"]]()
+            return made
+        if not self.folder.network.exists():
+            raise RunError(
+                f"{self.path} was trained on embeddings from a file and has no network to look at images with. Pass "
+                f"embeddings of the same kind with {option('embeddings', 'FILE')}."
+            )
+        return OnnxEmbedder(self.folder.network, preprocessing_of_run(config), key=config["embedding_key"])
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Images → class scores."""
+        if self.is_probe:
+            return ProbePredictor(self.embedder, self.classifier)
+        if self._takes_torch():
+            made: Predictor = TORCH["predictor"](self)
+            return made
+        return OnnxPredictor(self.folder.network, self.model_config)
+
+    def _takes_torch(self) -> bool:
+        """Whether torch runs the network of a fine-tuned run."""
+        if self.runtime == "onnx":
+            return False
+        is_wished = self.runtime == "torch" or self.backbone is not None or self.device not in (None, "cpu")
+        return is_wished or not self.folder.network.exists() or trains_on_gpu() or self._head is not None
+
+    def scores(
+        self,
+        table: LabelTable,
+        *,
+        embeddings: Embeddings | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scores:
+        """Scores N×C of a table's images, in the model's order of classes.
+
+        Args:
+            table: The images.
+            embeddings: Of the table's images, for a run that was trained on such.
+            progress: Called with how many more images are done.
+        """
+        if embeddings is not None:
+            return sigmoid(self.classifier.logits(self._checked(embeddings).X))
+        if self.is_probe:
+            X = embed(table, self.embedder, progress=_counting(progress)).X
+            return sigmoid(self.classifier.logits(X))
+        images = read_ahead(partial(_load_row, table, self.image_size), range(len(table)))
+        result = np.empty((len(table), len(self.classes)))
+        for row, scores in enumerate(self.predictor(images)):
+            result[row] = scores
             if progress:
-                progress(done - counted)
-            counted = done
+                progress(1)
+        return result
 
-        features = extract(
-            self.model,
-            table,
-            self.transform,
-            workers=workers,
-            runtime=self.runtime,
-            progress=count,
-            all_processes=False,
-        )
-        dataset = FeatureDataset(table, features)
-        return sigmoid(score(self.model.trainable, dataset, device=self.device, all_processes=False))
+    def _checked(self, embeddings: Embeddings) -> Embeddings:
+        """Embeddings if they are what the run was fitted to."""
+        if not self.is_probe:
+            raise RunError(f"{self.path} is a network that looks at images itself, and takes no embeddings.")
+        width, key = self.model_config["width"], self.model_config["embedding_key"]
+        if embeddings.width != width:
+            raise RunError(
+                f"{self.path} was trained on embeddings of {width:,} numbers; these have {embeddings.width:,}."
+            )
+        if embeddings.key and key and embeddings.key != key:
+            raise RunError(
+                f"{self.path} was trained on embeddings of '{self.model_config['backbone']}' (key {key}); these are of "
+                f"another network (key {embeddings.key})."
+            )
+        return embeddings
 
     def evaluate(
-        self, table: LabelTable, *, workers: int = 0, progress: Callable[[int], None] | None = None
+        self,
+        table: LabelTable,
+        *,
+        embeddings: Embeddings | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Evaluation:
-        """Metrics on a table whose images the run has not seen; unknown labels are never scored."""
+        """Metrics on a table whose images the run has not seen; unknown labels are never scored.
+
+        Args:
+            table: Images with their labels.
+            embeddings: Of these images, for a run that was trained on such.
+            progress: Called with how many more images are done.
+        """
         missing = [name for name in table.classes if name not in set(self.classes)]
         if missing:
             raise RunError(f"{table.source} has classes the run does not know: {and_more(missing)}.")
@@ -224,8 +293,7 @@ class Run:
                 f"{table.source} only lists tags; if they are complete, pass {option('blank', 'negative')}."
             )
         self._refuse_overlap(table)
-        find_scores = self._stored_scores if self.model_config["depth"] == "probe" else self.scores
-        scores = find_scores(table, workers=workers, progress=progress)
+        scores = self.scores(table, embeddings=embeddings, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 
     def _refuse_overlap(self, table: LabelTable) -> None:
@@ -254,12 +322,33 @@ class Run:
         """As :meth:`predict`, one after the other, for any number of images."""
         load_model_config(self.folder)  # a run that cannot be used is said before any image is looked at
         several: Any = [images] if _is_one(images) else images
-        tagger = Tagger(self, len(several) if isinstance(several, Sized) else 0, top)
+        tagger = Tagger(self, top)
         for prediction in tagger(named(several)):
             if prediction.error and not skip_broken:
                 mend = f"Mend it, or pass {option('skip_broken', True)}."
                 raise ImageError(f"{prediction.image}: {prediction.error}. {mend}")
             yield prediction
+
+
+def _load_row(table: LabelTable, size: int, row: int) -> Image.Image:
+    try:
+        return load_image(table.root / table.images[row], at_least=size)
+    except ImageError as error:
+        raise ImageError(f"{table.place(row)}: {error.message}") from None
+
+
+def _counting(progress: Callable[[int], None] | None) -> Callable[[int, int], None] | None:
+    """What is called with how many are done, for what is called with how many more are."""
+    if progress is None:
+        return None
+    counted = 0
+
+    def count(done: int, total: int) -> None:
+        nonlocal counted
+        progress(done - counted)
+        counted = done
+
+    return count
 
 
 def _is_one(images: object) -> bool:

@@ -1,4 +1,4 @@
-"""The model for use: weights as safetensors, and the few values needed to build the network again."""
+"""What a run says of its model: which network, which classes, and what its scores mean; and the arrays of a probe."""
 
 from __future__ import annotations
 
@@ -8,60 +8,65 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import timm
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from safetensors.numpy import load_file, save_file
 
 import positively
 from positively.errors import RunError, option
-from positively.files import write_json, write_text, write_with
-from positively.models import Classifier, create_classifier
+from positively.files import file_digest, write_json, write_text, write_with
+from positively.probe import KernelClassifier, LinearClassifier, Probe
 from positively.runs.folder import FORMAT, RunFolder
 
-_NEEDED = ("classes", "backbone", "image_size", "head", "head_options", "lgconv", "depth")
+_NEEDED = ("classes", "backbone", "image_size", "head", "depth")
 
 
-def save_model(
-    folder: RunFolder,
-    classifier: Classifier,
-    classes: Sequence[str],
-    config: Mapping[str, Any],
-    has_exact_scores: bool | None = None,
-) -> None:
-    """Write model.safetensors and config.json, with digests of the weights and the classes.
+def save_probe(folder: RunFolder, probe: Probe) -> None:
+    """Write the classifiers of a probe as plain arrays."""
+    arrays = KernelClassifier.of(probe).to_arrays("kernel")
+    if probe.linear is not None:
+        arrays |= LinearClassifier.of(probe).to_arrays("linear")
+    write_with(folder.probe, lambda temporary: save_file(arrays, temporary))
+
+
+def load_classifier(folder: RunFolder, head: str) -> KernelClassifier | LinearClassifier:
+    """A classifier of a probe by its name, 'kernel' or 'linear'."""
+    kind = KernelClassifier if head == "kernel" else LinearClassifier
+    refuse_altered(folder, folder.probe)
+    try:
+        return kind.from_arrays(head, load_file(folder.probe))
+    except (SafetensorError, OSError, KeyError):
+        again = option("resume", "auto")
+        raise RunError(f"{folder.probe} is damaged. Train the run again, with {again} it is quick.") from None
+
+
+def write_model_config(folder: RunFolder, described: Mapping[str, Any], classes: Sequence[str]) -> None:
+    """Write config.json, the last file of a run: it says that the run is finished.
 
     Args:
         folder: Where to.
-        classifier: The network.
+        described: What the model is: method, backbone, image_size, head, depth and more.
         classes: Its classes, in order.
-        config: The training's.
-        has_exact_scores: Whether the out-of-sample scores stored beside it are by labels other than a photo's own, in
-            the network too; by default, as the depth says.
     """
-    tensors = _separate(classifier.state_dict())
-    write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
-    backbone = classifier.backbone
-    model_config = {
+    files = (folder.weights, folder.probe)
+    digests = {file.name: file_digest(file) for file in files if file.exists()}
+    described = {
         "format": FORMAT,
         "positively": positively.__version__,
-        "method": config["method"],
-        "backbone": backbone.name,
-        "image_size": backbone.image_size,
-        "interpolation": backbone.interpolation,
-        "mean": backbone.mean,
-        "std": backbone.std,
-        "head": config["head"],
-        "head_options": dict(classifier.head.saved_options),
-        "lgconv": config["lgconv"],
-        "depth": config["depth"],
-        "has_exact_scores": config["depth"] == "probe" if has_exact_scores is None else has_exact_scores,
-        "learn_stages": config["learn_stages"],
+        **described,
         "classes": list(classes),
-        "digests": {folder.weights.name: _file_digest(folder.weights), "classes": _class_digest(classes)},
+        "digests": {**digests, "classes": class_digest(classes)},
     }
-    write_json(folder.model, model_config)
+    write_json(folder.model, described)
+
+
+def refuse_altered(folder: RunFolder, file: Path) -> None:
+    """Raise if a file of a run is not the one that was written."""
+    digest = load_model_config(folder).get("digests", {}).get(file.name)
+    if digest not in (None, file_digest(file)):
+        raise RunError(
+            f"{file} is damaged, or was altered after the run was saved: its digest is not the one in {folder.model}. "
+            f"Put it back, or train the run again, with {option('resume', 'auto')} it is quick."
+        )
 
 
 def load_model_config(folder: RunFolder) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def load_model_config(folder: RunFolder) -> dict[str, Any]:
         model_config: dict[str, Any] = json.loads(folder.model.read_text(encoding="utf-8"))
         is_newer = model_config["format"] > FORMAT
         missing = [name for name in _NEEDED if name not in model_config]
-        class_digest = model_config.get("digests", {}).get("classes")
+        digest = model_config.get("digests", {}).get("classes")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RunError(f"{folder.model} is damaged. Train the run again, with {again} it is quick.") from None
     if is_newer:
@@ -86,7 +91,7 @@ def load_model_config(folder: RunFolder) -> dict[str, Any]:
         )
     if missing:
         raise RunError(f"{folder.model} lacks {', '.join(missing)}. Train the run again, with {again} it is quick.")
-    if class_digest not in (None, _class_digest(model_config["classes"])):
+    if digest not in (None, class_digest(model_config["classes"])):
         raise RunError(
             f"The classes in {folder.model} were altered after the run was saved, so that scores would go to wrong "
             f"names. Put them back, or train the run again, with {again} it is quick."
@@ -99,60 +104,8 @@ def has_exact_scores(model_config: Mapping[str, Any]) -> bool:
     return bool(model_config.get("has_exact_scores", model_config["depth"] == "probe"))
 
 
-def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.Module | None = None) -> Classifier:
-    """Build the network of a run again. A backbone that was a module from Python has to be given again."""
-    again = option("resume", "auto")
-    digest = model_config.get("digests", {}).get(folder.weights.name)
-    if digest not in (None, _file_digest(folder.weights)):
-        raise RunError(
-            f"{folder.weights} is damaged, or was altered after the run was saved: its digest is not the one in "
-            f"{folder.model}. Put it back, or train the run again, with {again} it is quick."
-        )
-    if backbone is None and not timm.is_model(model_config["backbone"]):
-        raise RunError(
-            f"{folder.path} was trained with a module of your own ({model_config['backbone']}), whose code is not in "
-            f"it. Give it again, from Python: po.Run({str(folder.path)!r}, backbone=module)."
-        )
-    with torch.random.fork_rng(devices=[]):  # random weights that are replaced at once
-        classifier = create_classifier(
-            backbone if backbone is not None else model_config["backbone"],
-            classes=len(model_config["classes"]),
-            weights="none",
-            image_size=model_config["image_size"],
-            head=model_config["head"],
-            head_options=model_config["head_options"],
-            lgconv=model_config["lgconv"],
-            depth=model_config["depth"],
-            learn_stages=model_config.get("learn_stages"),
-        )
-    try:
-        classifier.load_state_dict(load_file(folder.weights))
-    except (SafetensorError, RuntimeError):
-        raise RunError(
-            f"{folder.weights} is damaged, or does not belong to {folder.model}. Train again: with {again} it is quick."
-        ) from None
-    return classifier.eval().to(memory_format=torch.channels_last)
-
-
-def _separate(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors each with memory of its own, as safetensors wants them: weights that are shared stand under all names."""
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in state.items():
-        tensor = tensor.detach().cpu().contiguous()
-        memory = tensor.untyped_storage().data_ptr()
-        tensors[name] = tensor.clone() if memory in seen else tensor
-        seen.add(memory)
-    return tensors
-
-
-def _file_digest(path: Path) -> str:
-    """What ``b2sum`` prints of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
-
-
-def _class_digest(classes: Sequence[str]) -> str:
+def class_digest(classes: Sequence[str]) -> str:
+    """Digest of class names in their order."""
     return hashlib.blake2b(json.dumps(list(classes)).encode()).hexdigest()
 
 

@@ -12,10 +12,10 @@ import yaml
 
 from positively.config import TrainConfig
 from positively.errors import ImageError, PositivelyError, RunError, option
-from positively.finetune.training import hide_labels
 from positively.images.paths import locate
 from positively.labels import LabelTable, States
 from positively.runs.folder import RunFolder
+from positively.runs.hiding import hide_labels
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 

@@ -14,6 +14,7 @@ from positively.calibration import CalibratedScores, OutOfSample, pooled_log_ran
 from positively.distributed import on_first_process
 from positively.finetune.methods.base import Method, TrainingContext
 from positively.models.heads import KernelHead, LinearHead
+from positively.models.heads.fitted import fill_kernel, fill_linear
 from positively.probe import KernelClassifier, LinearClassifier, Probe, ProbeOptions, fit_table
 from positively.probe.tables import calibrated_heads, first_out_of_sample
 
@@ -114,21 +115,3 @@ def fill_head(head: KernelHead, probe: Probe) -> None:
     fill_kernel(head, KernelClassifier.of(probe))
     if probe.linear is not None:
         fill_linear(head.linear, LinearClassifier.of(probe))
-
-
-@torch.no_grad()
-def fill_kernel(head: KernelHead, solved: KernelClassifier) -> None:
-    """Give a head what was solved for: its outputs are logits of P(tag | image)."""
-    head.landmarks.copy_(torch.from_numpy(solved.landmarks))
-    head.precision.fill_(float(solved.precision))
-    head.kernel_linear.weight.copy_(torch.from_numpy(solved.weight.T))
-    head.kernel_linear.bias.copy_(torch.from_numpy(solved.bias))
-    head.gain.copy_(torch.from_numpy(solved.gain))
-    head.offset.copy_(torch.from_numpy(solved.offset))
-
-
-@torch.no_grad()
-def fill_linear(layer: nn.Linear, solved: LinearClassifier) -> None:
-    """Give a layer what was solved for."""
-    layer.weight.copy_(torch.from_numpy(solved.weight.T))
-    layer.bias.copy_(torch.from_numpy(solved.bias))

@@ -26,15 +26,18 @@ from positively.calibration import f1_thresholds
 from positively.config import TrainConfig
 from positively.errors import ConfigError
 from positively.finetune.auto import resolve
+from positively.finetune.checkpoints import CheckpointFolder
 from positively.finetune.methods import METHODS, create_method
 from positively.finetune.networks import Networks
 from positively.finetune.runtime import preserved_random_state
-from positively.finetune.scoring import Logits, sigmoid
-from positively.finetune.training import Training, hide_labels
+from positively.finetune.scoring import Logits
+from positively.finetune.training import Training
 from positively.labels import NEGATIVE, POSITIVE, LabelTable, class_ratios
 from positively.metrics import evaluate, oracle_f1
+from positively.metrics.logits import sigmoid
 from positively.research.bench.datasets import Dataset
 from positively.runs.folder import RunFolder
+from positively.runs.hiding import hide_labels
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -99,7 +102,7 @@ class DatasetRunner:
         """
         table = self.dataset.train
         with preserved_random_state():
-            store = RunFolder(work) if work else None
+            store = CheckpointFolder(RunFolder(work)) if work else None
             training = Training(
                 table, config, self.fabric, self.networks, complete=table, store=store, verbose=work is not None
             )

@@ -1,0 +1,277 @@
+"""Embeddings in files: read from other programs, and written in the same form.
+
+| file | content |
+|---|---|
+| .npy | N×D array, in the order of the table |
+| .npz | ``embeddings`` N×D, and ``images`` (N names) or ``hashes`` (N content hashes), or neither: as .npy |
+| .parquet | a column of names (``image``) or hashes (``hash``), and a column of lists (``embedding``) |
+| .safetensors | tensor ``embeddings`` N×D, and ``images`` as a JSON list in the metadata, or neither: as .npy |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from positively.embedding.base import Embeddings
+from positively.errors import ConfigError, FileError, PositivelyError, and_more, needs_extra, short
+from positively.files import write_with
+from positively.labels import LabelTable
+from positively.tables.overlap import image_hashes
+
+_ARRAYS = ("embeddings", "features", "X", "arr_0")
+_NAMES, _HASHES = ("images", "image", "names", "filename", "path"), ("hashes", "hash")
+Values = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class EmbeddingFile:
+    """What a file holds."""
+
+    X: Values
+    """N×D, or N×(1+P)×D."""
+    images: Sequence[str] | None = None
+    hashes: Sequence[str] | None = None
+    key: str = ""
+    """Of the embedder; empty if the file does not say."""
+
+
+def read_embeddings(files: Sequence[str | Path], table: LabelTable) -> Embeddings:
+    """Embeddings of a table's images from files.
+
+    Rows are matched by image name, else by content hash; a file with neither has one row an image, in the order of the
+    table. Several files that each hold every image are joined side by side (two backbones); files that hold different
+    images are read one after the other.
+
+    Args:
+        files: .npy, .npz, .parquet or .safetensors.
+        table: The images.
+
+    Raises:
+        ConfigError: An image has no embedding, or one is not a finite number; the sentence names file and image.
+    """
+    hashes: list[str] = []  # read from the photos only if a file asks for them
+
+    def content() -> list[str]:
+        hashes.extend([] if hashes else image_hashes(table))
+        return hashes
+
+    paths = [Path(name) for name in files]
+    read = [read_file(path) for path in paths]
+    rows = [_rows(path, found, table, content) for path, found in zip(paths, read, strict=True)]
+    lacking = np.all([row < 0 for row in rows], axis=0)
+    if lacking.any():
+        names = [table.images[row] for row in np.flatnonzero(lacking)]
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: {len(names):,} of {len(table):,} images have no embedding: "
+            f"{and_more(names, 3)}."
+        )
+    is_whole = [bool((row >= 0).all()) for row in rows]
+    if all(is_whole):
+        parts = [_select(found.X, row) for found, row in zip(read, rows, strict=True)]
+        X = parts[0] if len(parts) == 1 else np.concatenate([_unit(part) for part in parts], axis=-1)
+    else:
+        X = _stack(paths, read, rows)
+    _refuse_odd(X, table, paths)
+    keys = [found.key for found in read]
+    joined = hashlib.blake2b(" ".join(keys).encode(), digest_size=12).hexdigest()
+    return Embeddings(X, (keys[0] if len(set(keys)) == 1 and not all(is_whole[1:2]) else joined) if all(keys) else "")
+
+
+def read_file(path: Path) -> EmbeddingFile:
+    """The content of one file.
+
+    Raises:
+        ConfigError: The file is none of ours, damaged, or holds no N×D array.
+    """
+    readers: Mapping[str, Callable[[Path], EmbeddingFile]] = {
+        ".npy": lambda path: EmbeddingFile(np.load(path, mmap_mode="r", allow_pickle=False)),
+        ".npz": _read_npz,
+        ".parquet": _read_parquet,
+        ".safetensors": _read_safetensors,
+    }
+    if path.suffix.lower() not in readers:
+        raise ConfigError(f"{path}: embeddings are read from {', '.join(readers)} files.")
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file.")
+    try:
+        found = readers[path.suffix.lower()](path)
+    except PositivelyError:
+        raise
+    except Exception as reason:  # every format has an exception tree of its own
+        raise ConfigError(f"{path} cannot be read: {short(reason)}.") from reason
+    if found.X.ndim not in (2, 3) or not np.issubdtype(found.X.dtype, np.number) or not found.X.shape[-1]:
+        raise ConfigError(f"{path} holds an array of shape {found.X.shape}; embeddings are images × numbers.")
+    for names in (found.images, found.hashes):
+        if names is not None and len(names) != len(found.X):
+            raise ConfigError(f"{path} holds {len(found.X):,} embeddings and names {len(names):,} images.")
+    return found
+
+
+def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> None:
+    """Write embeddings with the names and hashes of their images, in a form that :func:`read_embeddings` reads.
+
+    Args:
+        path: Ends in .npy, .npz, .parquet or .safetensors.
+        embeddings: What to write.
+        table: The images.
+
+    Raises:
+        FileError: The name ends in something else.
+    """
+    X, images = np.asarray(embeddings, dtype=np.float32), list(table.images)
+    hashes, key = list(image_hashes(table)), embeddings.key
+
+    def npz(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # np.savez adds an ending to a name
+            np.savez(file, embeddings=X, images=np.array(images), hashes=np.array(hashes), key=np.array(key))
+
+    def npy(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.save(file, X)
+
+    def tensors(temporary: Path) -> None:
+        from safetensors.numpy import save_file
+
+        told = {"images": json.dumps(images), "hashes": json.dumps(hashes), "key": key}
+        save_file({"embeddings": np.ascontiguousarray(X)}, temporary, metadata=told)
+
+    def parquet(temporary: Path) -> None:
+        pyarrow, parquet = _pyarrow()
+        flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.reshape(-1)), int(np.prod(X.shape[1:])))
+        columns = {"image": images, "hash": hashes, "embedding": flat}
+        parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"key": key}), temporary)
+
+    writers = {".npy": npy, ".npz": npz, ".parquet": parquet, ".safetensors": tensors}
+    if path.suffix.lower() not in writers:
+        raise FileError(f"{path}: embeddings are written to {', '.join(writers)} files.")
+    if X.ndim == 3 and path.suffix.lower() == ".parquet":
+        raise FileError(f"{path}: embeddings of parts do not fit into a Parquet column; take .npz.")
+    write_with(path, writers[path.suffix.lower()])
+
+
+def _read_npz(path: Path) -> EmbeddingFile:
+    with np.load(path, allow_pickle=False) as content:
+        entries = {name: content[name] for name in content.files}
+    array = next((entries[name] for name in _ARRAYS if name in entries), None)
+    if array is None:
+        raise ConfigError(f"{path} has {', '.join(entries) or 'no array'}, and no array 'embeddings'.")
+    key = str(entries["key"]) if "key" in entries else ""
+    return EmbeddingFile(array, _first(entries, _NAMES), _first(entries, _HASHES), key)
+
+
+def _read_safetensors(path: Path) -> EmbeddingFile:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as content:
+        names, told = set(content.keys()), content.metadata() or {}
+        array = next((content.get_tensor(name) for name in _ARRAYS if name in names), None)
+    if array is None:
+        raise ConfigError(f"{path} has {', '.join(sorted(names)) or 'no tensor'}, and no tensor 'embeddings'.")
+    lists = {name: json.loads(told[name]) for name in (*_NAMES, *_HASHES) if name in told}
+    return EmbeddingFile(array, _first(lists, _NAMES), _first(lists, _HASHES), told.get("key", ""))
+
+
+def _read_parquet(path: Path) -> EmbeddingFile:
+    _, parquet = _pyarrow()
+    content = parquet.read_table(path)
+    columns = {name: content.column(name) for name in content.column_names}
+    column = next((columns[name] for name in ("embedding", *_ARRAYS) if name in columns), None)
+    if column is None:
+        raise ConfigError(f"{path} has {', '.join(columns) or 'no column'}, and no column 'embedding' with lists.")
+    chunk = column.combine_chunks()
+    lengths = set(chunk.value_lengths().to_pylist()) if hasattr(chunk, "value_lengths") else {chunk.type.list_size}
+    if len(lengths) > 1 or None in lengths:
+        raise ConfigError(f"{path}: the lists in column 'embedding' differ in length.")
+    array = np.asarray(chunk.flatten().to_numpy(zero_copy_only=False)).reshape(len(chunk), -1)
+    names = {name: values.to_pylist() for name, values in columns.items() if name in (*_NAMES, *_HASHES)}
+    told = (content.schema.metadata or {}).get(b"key", b"").decode()
+    return EmbeddingFile(array, _first(names, _NAMES), _first(names, _HASHES), told)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise needs_extra("Parquet", "pyarrow", "parquet") from None
+    return pyarrow, parquet
+
+
+def _first(entries: Mapping[str, Any], names: Sequence[str]) -> list[str] | None:
+    found = next((entries[name] for name in names if name in entries), None)
+    return None if found is None else [str(value) for value in found]
+
+
+def _rows(
+    path: Path, found: EmbeddingFile, table: LabelTable, content: Callable[[], list[str]]
+) -> npt.NDArray[np.int64]:
+    """Row of the file for each image of the table, −1 for those that it does not hold."""
+    if found.images is None and found.hashes is None:
+        if len(found.X) != len(table):
+            raise ConfigError(
+                f"{path} holds {len(found.X):,} embeddings without names, and {table.source} lists {len(table):,} "
+                "images. Add the names: an .npz file with 'embeddings' and 'images'."
+            )
+        return np.arange(len(table))
+    rows = np.full(len(table), -1, dtype=np.int64)
+    if found.images is not None:
+        by_name = {PurePosixPath(name).as_posix(): row for row, name in enumerate(found.images)}
+        bare = [PurePosixPath(name).name for name in found.images]
+        by_bare = {name: row for row, name in enumerate(bare)} if len(set(bare)) == len(bare) else {}
+        for row, name in enumerate(table.images):
+            place = PurePosixPath(name)
+            rows[row] = by_name.get(place.as_posix(), by_bare.get(place.name, -1))
+    if found.hashes is not None and (rows < 0).any() and (table.hashes is not None or _has_photos(table)):
+        by_hash = {code: row for row, code in enumerate(found.hashes)}
+        codes = content()
+        rows = np.array([by_hash.get(code, -1) if row < 0 else row for code, row in zip(codes, rows, strict=True)])
+    return rows
+
+
+def _has_photos(table: LabelTable) -> bool:
+    return all(path.is_file() for path in table.paths)
+
+
+def _select(X: Values, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    return np.asarray(X[rows], dtype=np.float32)
+
+
+def _unit(X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Rows of length 1: of two backbones side by side, neither drowns the other."""
+    lengths = np.linalg.norm(X, axis=-1, keepdims=True)
+    scaled: npt.NDArray[np.float32] = X / np.maximum(lengths, 1e-12)
+    return scaled
+
+
+def _stack(
+    paths: Sequence[Path], read: Sequence[EmbeddingFile], rows: Sequence[npt.NDArray[np.int64]]
+) -> npt.NDArray[np.float32]:
+    """Each image from the first file that holds it."""
+    shapes = {found.X.shape[1:] for found in read}
+    if len(shapes) > 1:
+        told = ", ".join(f"{path} {found.X.shape[-1]:,}" for path, found in zip(paths, read, strict=True))
+        raise ConfigError(f"Files that hold different images must have embeddings of one width: {told}.")
+    X = np.empty((len(rows[0]), *shapes.pop()), dtype=np.float32)
+    for found, row in reversed(list(zip(read, rows, strict=True))):
+        held = row >= 0
+        X[held] = found.X[row[held]]
+    return X
+
+
+def _refuse_odd(X: npt.NDArray[np.float32], table: LabelTable, paths: Sequence[Path]) -> None:
+    flat = X.reshape(len(X), -1)
+    odd = np.flatnonzero(~np.isfinite(flat).all(axis=1))
+    if len(odd):
+        names = [table.images[row] for row in odd]
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: {len(names):,} embeddings hold numbers that are not finite: "
+            f"{and_more(names, 3)}."
+        )

@@ -1,0 +1,118 @@
+"""ONNX Runtime embeds images: one image a pass, as many passes at once as there are threads.
+
+That is quicker than a batch whose every layer is divided over the threads, and what an image gives depends on no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from positively.embedding.base import Pooling, Preprocessing, Vector
+from positively.embedding.graph import EMBEDDING, IMAGES, assemble, embedding_graph, image_input
+from positively.errors import RunError, short
+from positively.files import file_digest
+from positively.images.reading import read_ahead
+from positively.images.transforms import resize
+from positively.machine import thread_count
+
+PIXELS_VERSION = 1
+"""Version of decoding and resizing: raise it when either changes, so that stored embeddings are computed again."""
+
+
+class OnnxEmbedder:
+    """Images → what one output of an ONNX file gives of them.
+
+    The file takes ``images`` B×3×H×W, RGB in [0, 1]: normalisation and pooling are inside.
+    """
+
+    def __init__(self, graph: Path | bytes, preprocessing: Preprocessing, *, key: str, output: str = EMBEDDING) -> None:
+        """Name a graph; it is loaded when the first image comes.
+
+        Args:
+            graph: The file, or its content.
+            preprocessing: How images are resized.
+            key: As of :class:`Embedder`.
+            output: Name of the output.
+        """
+        self.graph, self.preprocessing, self.key, self._output = graph, preprocessing, key, output
+        self._session: Any = None
+
+    def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Vector]:
+        """What the graph gives of each image, in order."""
+        self._session = self._session or open_session(self.graph)
+        return read_ahead(self._run, images, threads=thread_count())
+
+    def _run(self, image: Image.Image) -> Vector:
+        (found,) = self._session.run([self._output], {IMAGES: pixels(image, self.preprocessing)[None]}, _needed_only())
+        values: Vector = found[0]
+        return values
+
+
+class BackboneEmbedder(OnnxEmbedder):
+    """A backbone in an ONNX file, with its normalisation and pooling."""
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        preprocessing: Preprocessing,
+        *,
+        pooling: Pooling = "average",
+        window: int = 0,
+        digest: str = "",
+    ) -> None:
+        """Put the graph together.
+
+        Args:
+            name: What the backbone is called in messages and configurations.
+            path: ONNX file of the backbone, normalised images → map or vectors.
+            preprocessing: What the backbone was trained with.
+            pooling: How a map is pooled.
+            window: Side of the parts that are pooled too.
+            digest: Of the file, where it is known already.
+        """
+        self.name, self.path, self.pooling, self.window = name, path, pooling, window
+        self.digest = digest or file_digest(path)
+        settings = repr((preprocessing, pooling, window, PIXELS_VERSION))
+        key = hashlib.blake2b(f"{self.digest} {settings}".encode(), digest_size=12).hexdigest()
+        model, builder = embedding_graph(path, preprocessing, pooling, window)
+        inputs, ranks = [image_input(model, preprocessing.image_size)], {EMBEDDING: 3 if window else 2}
+        graph = assemble(model, builder, inputs, [(EMBEDDING, np.float32)], {}, ranks)
+        super().__init__(graph.SerializeToString(), preprocessing, key=key)
+
+
+def open_session(graph: Path | bytes, threads: int = 1) -> Any:
+    """ONNX Runtime with a graph, on the CPU."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(3)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    source = graph if isinstance(graph, bytes) else str(graph)
+    try:
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as reason:  # onnxruntime has a tree of exceptions that is not public
+        name = "This network" if isinstance(graph, bytes) else str(graph)
+        raise RunError(f"{name} cannot be run by ONNX Runtime: {short(reason)}.") from reason
+
+
+def pixels(image: Image.Image, preprocessing: Preprocessing) -> Vector:
+    """RGB 3×size×size in [0, 1]."""
+    resized = resize(image, preprocessing.image_size, preprocessing.interpolation, preprocessing.resize)
+    values: Vector = np.asarray(resized).transpose(2, 0, 1).astype(np.float32) / np.float32(255)
+    return values
+
+
+def _needed_only() -> Any:
+    """Run options that skip nodes on which no output that was asked for depends."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.only_execute_path_to_fetches = True
+    return options

@@ -1,0 +1,27 @@
+"""Heads with the numbers of a probe: what was fitted on embeddings, as a part of a network."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from positively.models.heads.kernel import KernelHead
+from positively.probe import KernelClassifier, LinearClassifier
+
+
+@torch.no_grad()
+def fill_kernel(head: KernelHead, solved: KernelClassifier) -> None:
+    """Give a head what was solved for: its outputs are logits of P(tag | image)."""
+    head.landmarks.copy_(torch.from_numpy(solved.landmarks))
+    head.precision.fill_(float(solved.precision))
+    head.kernel_linear.weight.copy_(torch.from_numpy(solved.weight.T))
+    head.kernel_linear.bias.copy_(torch.from_numpy(solved.bias))
+    head.gain.copy_(torch.from_numpy(solved.gain))
+    head.offset.copy_(torch.from_numpy(solved.offset))
+
+
+@torch.no_grad()
+def fill_linear(layer: nn.Linear, solved: LinearClassifier) -> None:
+    """Give a layer what was solved for."""
+    layer.weight.copy_(torch.from_numpy(solved.weight.T))
+    layer.bias.copy_(torch.from_numpy(solved.bias))

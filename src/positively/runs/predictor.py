@@ -1,0 +1,59 @@
+"""What a run computes of images: the class scores, by ONNX Runtime here, or by torch in the wing that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from positively.embedding import Embedder, OnnxEmbedder, Preprocessing
+from positively.metrics.logits import sigmoid
+from positively.probe.classifier import Classifier
+
+Scores = npt.NDArray[np.float64]
+
+# Embeddings that the classifier takes at once: its products are several times as quick as one by one.
+_BATCH = 32
+
+
+def preprocessing_of_run(config: dict[str, Any]) -> Preprocessing:
+    """How images are resized for a run, by its config.json."""
+    chosen = {name: config[name] for name in ("image_size", "interpolation", "resize") if name in config}
+    return Preprocessing(**chosen)
+
+
+class Predictor(Protocol):
+    """Images → class scores."""
+
+    def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Scores]:
+        """Scores (C,) of each image, in order."""
+
+
+class ProbePredictor:
+    """The embedder of a run, and its classifier."""
+
+    def __init__(self, embedder: Embedder, classifier: Classifier) -> None:
+        self.embedder, self.classifier = embedder, classifier
+
+    def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Scores]:
+        """Scores (C,) of each image, in order."""
+        vectors = self.embedder(images)
+        while batch := list(islice(vectors, _BATCH)):
+            yield from sigmoid(self.classifier.logits(np.stack(batch)))
+
+
+class OnnxPredictor:
+    """The whole network of a run as one ONNX file that gives scores."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self._network = OnnxEmbedder(path, preprocessing_of_run(config), key="", output="scores")
+
+    def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Scores]:
+        """Scores (C,) of each image, in order."""
+        for scores in self._network(images):
+            yield scores.astype(np.float64)
