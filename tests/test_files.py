@@ -166,7 +166,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [name for name in project["optional-dependencies"] if name not in ("dev", "peers")]
     assert imported_distributions() == declared_distributions(project, extras) - {"positively"} - READ
-    offline = (ROOT / "src/positively/models/offline.py").read_text(encoding="utf-8")
+    offline = (ROOT / "src/positively/embedding/offline.py").read_text(encoding="utf-8")
     assert all(name.replace("-", "_") in offline for name in READ)
 
 
