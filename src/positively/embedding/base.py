@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -58,5 +58,5 @@ class Embeddings:
         """Numbers in an embedding."""
         return int(self.X[slice(0, 1)].shape[-1])
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[np.float32]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float32]:
         return np.asarray(self.X[slice(None)] if not isinstance(self.X, np.ndarray) else self.X, dtype=dtype)

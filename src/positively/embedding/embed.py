@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from positively.embedding.backbones import find_embedder
-from positively.embedding.base import Embedder, Embeddings, Pooling
+from positively.embedding.base import Embedder, Embeddings, Pooling, Vector
 from positively.embedding.cache import FeatureStore, default_store
 from positively.errors import ImageError
 from positively.images.decode import load_image
@@ -76,7 +76,7 @@ def _compute(
     vectors = embedder(images)
     done = 0
     while done < len(rows):
-        part = []
+        part: list[Vector] = []
         try:
             for vector in islice(vectors, _SEGMENT_IMAGES):
                 if not done + len(part):

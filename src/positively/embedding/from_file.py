@@ -68,7 +68,7 @@ def read_embeddings(files: Sequence[str | Path], table: LabelTable) -> Embedding
     rows = [_rows(path, found, table, content) for path, found in zip(paths, read, strict=True)]
     lacking = np.all([row < 0 for row in rows], axis=0)
     if lacking.any():
-        names = [table.images[row] for row in np.flatnonzero(lacking)]
+        names = [table.images[row] for row in np.flatnonzero(lacking).tolist()]
         raise ConfigError(
             f"{', '.join(map(str, paths))}: {len(names):,} of {len(table):,} images have no embedding: "
             f"{and_more(names, 3)}."
@@ -270,7 +270,7 @@ def _refuse_odd(X: npt.NDArray[np.float32], table: LabelTable, paths: Sequence[P
     flat = X.reshape(len(X), -1)
     odd = np.flatnonzero(~np.isfinite(flat).all(axis=1))
     if len(odd):
-        names = [table.images[row] for row in odd]
+        names = [table.images[row] for row in odd.tolist()]
         raise ConfigError(
             f"{', '.join(map(str, paths))}: {len(names):,} embeddings hold numbers that are not finite: "
             f"{and_more(names, 3)}."

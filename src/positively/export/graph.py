@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from positively.embedding.graph import EMBEDDING, IMAGES
 from positively.embedding.onnx import open_session
 from positively.errors import FileError, RunError, option
 from positively.files import write_with
 from positively.machine import thread_count
 from positively.metrics.logits import sigmoid
 from positively.registry import TORCH
-from positively.runs.network import EMBEDDING, IMAGES, SCORES, is_any_size, with_scores
+from positively.runs.network import SCORES, is_any_size, with_scores
 from positively.runs.run import Run
 
 TOLERANCE = 1e-4

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from positively.embedding.graph import IMAGES
 from positively.embedding.onnx import open_session
 from positively.errors import FileError, RunError, option
 from positively.export.graph import Pixels, Scores, refuse_foreign, run_model, verify_scores, write_verified
 from positively.machine import thread_count
-from positively.runs.network import IMAGES, SCORES, TAGS, is_any_size
+from positively.runs.network import SCORES, TAGS, is_any_size
 from positively.runs.run import Run
 
 

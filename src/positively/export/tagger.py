@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from positively.embedding import Preprocessing
+from positively.embedding.graph import EMBEDDING
 from positively.embedding.onnx import open_session
 from positively.errors import FileError, option
 from positively.export.graph import Pixels, Scores, is_ours, run_model, verify_scores, write_verified
 from positively.files import is_temporary, write_json, write_text
 from positively.labels import POSITIVE
 from positively.machine import thread_count
-from positively.runs.network import EMBEDDING, LOGITS, SCORES, normalized_model
+from positively.runs.network import LOGITS, SCORES, normalized_model
 from positively.runs.run import Run
 from positively.runs.sources import read_training_labels
 

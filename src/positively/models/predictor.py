@@ -78,7 +78,7 @@ def _build_probe(run: Run) -> Classifier:
         options["landmarks"] = len(classifier.landmarks)
     head = "linear" if isinstance(classifier, LinearClassifier) else "kernel"
     model = create_classifier(
-        name if run.backbone is None else run.backbone,
+        run.backbone if run.backbone is not None else str(name),
         classes=len(run.classes),
         weights=config["weights"],
         image_size=config["image_size"],

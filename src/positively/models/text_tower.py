@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 
 from positively.errors import ConfigError, WeightsError, short
 from positively.models.open_clip import CONFIG, WEIGHTS, text_config, text_weights
-from positively.models.weights import fetch_folder, short
+from positively.models.weights import fetch_folder
 
 
 class TextTower:

@@ -1,4 +1,4 @@
-"""model.onnx of a run: preprocessing, backbone, head, sigmoid and thresholds in one graph, put together without torch."""
+"""model.onnx of a run: preprocessing, backbone, head, sigmoid and thresholds in one graph, made without torch."""
 
 from __future__ import annotations
 
