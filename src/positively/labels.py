@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from positively.errors import LabelError, and_more
 from positively.randomness import random_stream
@@ -79,7 +79,7 @@ class LabelTable:
 
     images: Sequence[str]
     classes: tuple[str, ...]
-    offsets: sparse.csr_array
+    offsets: scipy.sparse.csr_array
     blank: LabelState = UNKNOWN
     root: Path = field(default_factory=Path)
     splits: Sequence[str] | None = None
@@ -107,7 +107,7 @@ class LabelTable:
     ) -> LabelTable:
         """Make a table from a dense matrix of states, images × classes."""
         difference = check_states(states) - np.int8(blank)
-        return cls(images, tuple(classes), sparse.csr_array(difference), blank)
+        return cls(images, tuple(classes), scipy.sparse.csr_array(difference), blank)
 
     @classmethod
     def from_positives(
@@ -122,7 +122,7 @@ class LabelTable:
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
         columns = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)
         values = np.full(len(columns), POSITIVE - blank, dtype=np.int8)
-        matrix = sparse.csr_array((values, columns, starts), shape=(len(images), len(classes)))
+        matrix = scipy.sparse.csr_array((values, columns, starts), shape=(len(images), len(classes)))
         return cls(images, tuple(classes), matrix, blank)
 
     def __len__(self) -> int:
@@ -194,15 +194,15 @@ class LabelTable:
         """Same images with exactly these classes, in this order; a class the table lacks is blank throughout."""
         position = {name: i for i, name in enumerate(self.classes)}
         columns = np.array([position.get(name, len(self.classes)) for name in classes], dtype=np.int64)
-        nothing = sparse.csr_array((len(self), 1), dtype=np.int8)
-        padded = sparse.hstack([self.offsets, nothing], format="csr")
-        return replace(self, classes=tuple(classes), offsets=sparse.csr_array(padded[:, columns]))
+        nothing = scipy.sparse.csr_array((len(self), 1), dtype=np.int8)
+        padded = scipy.sparse.hstack([self.offsets, nothing], format="csr")
+        return replace(self, classes=tuple(classes), offsets=scipy.sparse.csr_array(padded[:, columns]))
 
-    def positives(self) -> sparse.csr_array:
+    def positives(self) -> scipy.sparse.csr_array:
         """Sparse 0/1 matrix of the positive labels."""
         return self._where(POSITIVE)
 
-    def _where(self, state: LabelState) -> sparse.csr_array:
+    def _where(self, state: LabelState) -> scipy.sparse.csr_array:
         if state == self.blank:
             raise LabelError(f"The {state.name.lower()} labels of this table are its blanks and are not listed.")
         listed = self.offsets.copy()
@@ -235,10 +235,10 @@ class LabelTable:
         """Share of the images that carry each class as a known positive."""
         return self.counts(POSITIVE) / max(len(self), 1)
 
-    def cooccurrence(self) -> sparse.csr_array:
+    def cooccurrence(self) -> scipy.sparse.csr_array:
         """Classes × classes: how many images carry both as known positives; the diagonal counts each class."""
         positives = self.positives().astype(np.int64)
-        return sparse.csr_array(positives.T @ positives)
+        return scipy.sparse.csr_array(positives.T @ positives)
 
     def positives_only(self) -> LabelTable:
         """Same table with every negative forgotten: what is not positive is unknown."""
@@ -263,8 +263,8 @@ class LabelTable:
         parts = []
         for rows in self._chunks():
             known = generator.random_sample((rows.stop - rows.start, len(self.classes))) < shares
-            parts.append(sparse.csr_array(self.states(rows) * known - np.int8(blank)))
-        return replace(self, offsets=sparse.csr_array(sparse.vstack(parts, format="csr")), blank=blank)
+            parts.append(scipy.sparse.csr_array(self.states(rows) * known - np.int8(blank)))
+        return replace(self, offsets=scipy.sparse.csr_array(scipy.sparse.vstack(parts, format="csr")), blank=blank)
 
     def with_flipped_positives(self, share: float, seed: int = 0) -> LabelTable:
         """Label noise as it happens (figure 1b of the paper): this share of the positives is called negative.
@@ -299,7 +299,7 @@ class LabelTable:
         draws = random_stream("one", seed).random(len(self))
         chosen = positives.indices[(positives.indptr[:-1] + (draws * counts).astype(np.int64))[counts > 0]]
         starts = np.concatenate([[0], np.cumsum(counts > 0)]).astype(np.int32)
-        single = sparse.csr_array((np.ones(len(chosen), dtype=np.int8), chosen, starts), shape=positives.shape)
+        single = scipy.sparse.csr_array((np.ones(len(chosen), dtype=np.int8), chosen, starts), shape=positives.shape)
         return replace(self, offsets=single, blank=UNKNOWN)
 
     def _chunks(self) -> Iterator[slice]:

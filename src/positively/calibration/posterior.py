@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from positively.calibration.likelihood import (
     BEND,
@@ -66,7 +66,7 @@ class Calibration:
 
     def probabilities(self, scores: npt.ArrayLike) -> Values:
         """``(N, C)`` probabilities P(tag | score)."""
-        return np.asarray(expit(self.logits(scores)))
+        return np.asarray(scipy.special.expit(self.logits(scores)))
 
     def soft_targets(self, scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
         """``(N, C)`` probabilities given score *and* label: 1 known positive, 0 known negative, q where unknown.
@@ -120,7 +120,7 @@ def calibrate_summary(summary: Summary, bend: float = np.inf, frequency_bend: fl
     d = np.minimum(negative_frequency(summary, c), 1.0 - TINY)
     slope, offset = _fit(summary, bend, c, typical_slope(bend, frequencies.slope, frequency_bend))
     slope = np.maximum(slope, SMALLEST_SLOPE)
-    p = expit(slope[:, None] * standardize(summary, bend) + offset[:, None])
+    p = scipy.special.expit(slope[:, None] * standardize(summary, bend) + offset[:, None])
     positives = summary.positives + (summary.unknown * hidden_share(p, c[:, None], d[:, None])).sum(axis=1)
     bound = at_most(summary.known.sum(axis=1), frequencies.posterior)
     straight = not np.isfinite(bend)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import CubicSpline
-from scipy.special import betainc, expit
+import scipy
 
 from positively.calibration.likelihood import (
     BEND,
@@ -63,7 +62,7 @@ class Frequencies:
     @property
     def label_frequency(self) -> Values:
         """``(C,)`` geometric means of c."""
-        return np.asarray(np.exp(np.log(expit(LOGIT_GRID)) @ self.posterior))
+        return np.asarray(np.exp(np.log(scipy.special.expit(LOGIT_GRID)) @ self.posterior))
 
 
 def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
@@ -93,12 +92,12 @@ def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
     typical = mean = typical_slope(bend)
     if asked.size:
         part = summary.take(asked)
-        bent, grid = standardize(part, bend), np.repeat(expit(COARSE_GRID)[:, None], asked.size, axis=1)
+        bent, grid = standardize(part, bend), np.repeat(scipy.special.expit(COARSE_GRID)[:, None], asked.size, axis=1)
         link: Link | None = None
         for _ in range(ROUNDS):
             prior = slope_prior(part, mean)
             link = fit_link(part, bent, grid, prior, start=link)
-            slope, variance, fine = CubicSpline(
+            slope, variance, fine = scipy.interpolate.CubicSpline(
                 COARSE_GRID, np.stack([link.slope, link.variance, link.evidence], axis=1)
             )(LOGIT_GRID).swapaxes(0, 1)
             posterior, _ = pool(fine)
@@ -132,7 +131,7 @@ def pool(evidence: Values) -> tuple[Values, float]:
 
     >>> sharp = -0.5 * ((LOGIT_GRID[:, None] - np.array([0.0, 0.1])) / 0.05) ** 2
     >>> weights, common = pool(np.column_stack([sharp, np.zeros(101)]))
-    >>> round(common, 1), bool(0.3 < expit(LOGIT_GRID @ weights)[2] < 0.7)
+    >>> round(common, 1), bool(0.3 < scipy.special.expit(LOGIT_GRID @ weights)[2] < 0.7)
     (0.5, True)
     """
     shifted = np.exp(evidence - evidence.max(axis=0))
@@ -148,12 +147,12 @@ def pool(evidence: Values) -> tuple[Values, float]:
     weight /= weight.sum()
     # Mixture over hyperparameters of each class's own posterior.
     posterior = shifted * (prior @ (weight[:, None] / fit))
-    return posterior / posterior.sum(axis=0), float(expit(np.asarray(weight @ common)))
+    return posterior / posterior.sum(axis=0), float(scipy.special.expit(np.asarray(weight @ common)))
 
 
 def _plateaus() -> Values:
     """``(G, G)`` for each c, weights of the levels below it at which c·p may stop growing: uniform from 0 to c."""
-    level = expit(LOGIT_GRID)
+    level = scipy.special.expit(LOGIT_GRID)
     below = np.tril(np.broadcast_to(level * (1.0 - level), (len(level), len(level))))
     return np.asarray(below / below.sum(axis=1, keepdims=True))
 
@@ -178,10 +177,10 @@ def at_most(known: Values, posterior: Values, level: float = 0.9) -> Values:
     """
     blur = np.exp(-0.5 * ((LOGIT_GRID[:, None] - LOGIT_GRID) / CLASS_ERROR) ** 2)
     weights = (blur / blur.sum(axis=0)) @ posterior
-    frequency = (1.0 - SHAPE_ERROR) * expit(LOGIT_GRID)[:, None]
+    frequency = (1.0 - SHAPE_ERROR) * scipy.special.expit(LOGIT_GRID)[:, None]
     low, high = np.zeros(known.shape), np.full(known.shape, 40.0) * (known + 3.0) / frequency[0]
     for _ in range(60):
         middle = 0.5 * (low + high)
-        covered = (weights * betainc(known + 1.0, middle + 1.0, frequency)).sum(axis=0) >= level
+        covered = (weights * scipy.special.betainc(known + 1.0, middle + 1.0, frequency)).sum(axis=0) >= level
         low, high = np.where(covered, low, middle), np.where(covered, middle, high)
     return np.asarray(known + high)

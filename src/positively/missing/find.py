@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logit
+import scipy
 
 from positively.calibration import calibrate
 from positively.embedding.rows import FeatureRows
@@ -74,7 +74,7 @@ def missing_in_scores(
     checked, checked_states = check_inputs(scores, states)
     if checked.size and not (checked.min() >= 0.0 and checked.max() <= 1.0):
         raise MetricError("Scores are probabilities between 0 and 1. Logits become that by a sigmoid.")
-    logits = logit(np.clip(checked.astype(np.float64), _SUREST, 1.0 - _SUREST))
+    logits = scipy.special.logit(np.clip(checked.astype(np.float64), _SUREST, 1.0 - _SUREST))
     calibration = calibrate(logits, checked_states, leave_one_out=False, frequency_bend=np.inf)
     rows, columns = checked.shape
     return rank_missing(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from positively.errors import LabelError
 from positively.labels import NEGATIVE, POSITIVE, States, check_states
@@ -27,11 +27,11 @@ class ProbeLabels:
     """
 
     def __init__(self, states: Any, reviewed: Any = None) -> None:
-        self._is_sparse = sparse.issparse(states)
+        self._is_sparse = scipy.sparse.issparse(states)
         if self._is_sparse:
-            stored = sparse.csr_array(states)
+            stored = scipy.sparse.csr_array(states)
             check_states(stored.data)
-            self._states: Any = sparse.lil_array(stored.T, dtype=np.int8)
+            self._states: Any = scipy.sparse.lil_array(stored.T, dtype=np.int8)
         else:
             self._states = check_states(states).copy()
         shape = np.shape(self._states)
@@ -41,7 +41,7 @@ class ProbeLabels:
         # By class: few classes are ever reviewed, and few pairs of them.
         self._reviewed: dict[int, dict[int, float]] = {}
         if reviewed is not None:
-            flags = reviewed.toarray() if sparse.issparse(reviewed) else np.asarray(reviewed)
+            flags = reviewed.toarray() if scipy.sparse.issparse(reviewed) else np.asarray(reviewed)
             if flags.shape != self.shape:
                 raise LabelError(f"Reviewed labels are flags of shape {self.shape}, as the states, not {flags.shape}.")
             rows, classes = np.nonzero(flags)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
+import scipy
 
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError
@@ -55,7 +55,7 @@ def gaussian_kernel(rows: Floats, landmarks: Floats, precision: float) -> Floats
 
 def eigenvectors(matrix: Double) -> tuple[Double, Double]:
     """Eigenvalues, ascending, and eigenvectors of a symmetric matrix."""
-    values, vectors = linalg.eigh((matrix + matrix.T) / 2, check_finite=False)
+    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2, check_finite=False)
     return values, vectors
 
 

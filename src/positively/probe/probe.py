@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from positively.calibration import (
     FEWEST_POSITIVES,
@@ -265,7 +265,7 @@ class Probe:
         groups, support = self.kernel.ridge.groups, self._support(classes)
         if groups is None:
             return support
-        members = sparse.csr_array((np.ones(len(groups), np.int64), (groups, np.arange(len(groups)))))
+        members = scipy.sparse.csr_array((np.ones(len(groups), np.int64), (groups, np.arange(len(groups)))))
         return np.asarray(members @ support)[groups]
 
     def _support(self, classes: Classes) -> npt.NDArray[np.int64]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from positively.embedding.rows import FeatureRows
 from positively.probe.linalg import Single, as_rows, root_normalize, row_blocks
@@ -115,6 +114,6 @@ def _distances(features: FeatureRows, first: Groups, second: Groups) -> Single:
 
 
 def _components(first: Groups, second: Groups, count: int) -> Groups:
-    graph = sparse.csr_array((np.ones(len(first)), (first, second)), shape=(count, count))
-    labels: Groups = connected_components(graph, directed=False)[1]
+    graph = scipy.sparse.csr_array((np.ones(len(first)), (first, second)), shape=(count, count))
+    labels: Groups = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return labels

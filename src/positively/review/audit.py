@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+import scipy
 
 from positively.labels import POSITIVE, UNKNOWN
 from positively.randomness import random_stream
@@ -332,7 +332,7 @@ def estimate_total(
         variance = max(variance - sum(part.variance for part in settled), 0.0)
     # A few draws may all be harmless by chance: they are not believed to vary less than the model says.
     variance = max(float(surprises.var(ddof=1)), variance * share)
-    spread = float(np.sqrt(variance / count) * student.ppf(0.975, count - 1))
+    spread = float(np.sqrt(variance / count) * _student(count))
     total = missing + float(surprises.mean())
     return total, total - _DOWN * spread, total + _UP * spread
 
@@ -355,7 +355,12 @@ def estimate_precision(
     weights = 1 / design.chances[draws]
     share, stated = (float(np.average(part, weights=weights)) for part in (right, design.expected[draws]))
     count = float(weights.sum() ** 2 / (weights**2).sum())
-    squared = float(student.ppf(0.975, len(draws) - 1)) ** 2 / count
+    squared = float(_student(len(draws))) ** 2 / count
     middle = (share + squared / 2) / (1 + squared)
     spread = np.sqrt(squared * (share * (1 - share) + squared / 4)) / (1 + squared)
     return Precision(share, float(middle - spread), float(middle + spread), stated, len(draws))
+
+
+def _student(count: int) -> float:
+    """Standard errors to either side that hold 95 % of the means of so many draws."""
+    return float(scipy.special.stdtrit(count - 1, 0.975))

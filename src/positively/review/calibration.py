@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from positively.calibration import Calibration, level_positives, summarize
 from positively.calibration.likelihood import TINY, fit_link, slope_prior, standardize, typical_slope
@@ -43,9 +43,9 @@ def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibra
     link = fit_link(summary, bent, frequency, prior)
     slope = np.maximum(link.slope, SMALLEST_SLOPE)
     logits = slope[:, None] * bent + link.offset[:, None]
-    p = expit(logits)
+    p = scipy.special.expit(logits)
     deviation = _deviation((summary.accepted + summary.rejected) * p * (1 - p), bent, prior.deviation)
-    likely = expit(logits + _NINE_IN_TEN * deviation)
+    likely = scipy.special.expit(logits + _NINE_IN_TEN * deviation)
     positives = float((labels.states == POSITIVE).sum())
     return Calibration(
         slope=slope / summary.scale,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from positively.embedding.rows import FeatureRows
 from positively.errors import LabelError, and_more
@@ -66,8 +66,14 @@ class ReviewModel:
         seed: int = 0,
         landmarks: int = LANDMARKS,
     ) -> None:
-        given = check_states(states.toarray() if sparse.issparse(states) else states)
-        flags = None if reviewed is None else reviewed.toarray() if sparse.issparse(reviewed) else np.asarray(reviewed)
+        given = check_states(_dense(states))
+        flags = (
+            None
+            if reviewed is None
+            else reviewed.toarray()
+            if scipy.sparse.issparse(reviewed)
+            else np.asarray(reviewed)
+        )
         if given.ndim != 2 or given.shape[1] != len(classes) or (flags is not None and flags.shape != given.shape):
             raise LabelError(f"States (and flags of reviewed ones) are photos × {len(classes)} classes.")
         self._seed = seed
@@ -336,3 +342,7 @@ def _checked(classes: Sequence[str]) -> list[str]:
     if twice:
         raise LabelError(f"There is a tag '{twice[0]}' already; names must differ.")
     return list(classes)
+
+
+def _dense(array: Any) -> npt.NDArray[Any]:
+    return np.asarray(array.toarray() if scipy.sparse.issparse(array) else array)

@@ -25,7 +25,6 @@ from positively.options import Runtime
 from positively.probe import KernelClassifier, LinearClassifier
 from positively.registry import EMBEDDERS, TORCH
 from positively.runs.folder import RunFolder
-from positively.runs.hub import find_run, push_to_hub, write_hub_folder
 from positively.runs.predictor import OnnxPredictor, Predictor, ProbePredictor, preprocessing_of_run
 from positively.runs.saving import load_classifier, load_model_config
 from positively.runs.tagging import Prediction, Tagger, named
@@ -93,6 +92,8 @@ class Run:
             force_download: Fetch it again.
             **options: As :class:`Run` itself takes them.
         """
+        from positively.runs.hub import find_run
+
         hub = {"revision": revision, "token": token, "cache_dir": cache_dir}
         hub |= {"local_files_only": local_files_only, "force_download": force_download}
         return cls(find_run(pretrained_model_name_or_path, **hub), **options)
@@ -124,6 +125,8 @@ class Run:
         Returns:
             Address of the commit, or the folder of a dry run.
         """
+        from positively.runs.hub import push_to_hub, write_hub_folder
+
         if isinstance(dry_run, bool):
             raise ConfigError(f"{option('dry_run')} takes the folder into which it is written, not {dry_run}.")
         if dry_run is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from positively.errors import ImageError, TableError, option
 from positively.images.paths import hint, locate
@@ -112,7 +112,7 @@ def _tell_repeats(records: Records, repeats: Sequence[tuple[int, int]]) -> list[
 
 def build_matrix(
     records: Records, gathered: Gathered, naming: Naming, blank: LabelState, place: Place, report: Report
-) -> sparse.csr_array:
+) -> scipy.sparse.csr_array:
     """Sparse *state − blank*; what one line calls there and another absent is a problem, and else unknown."""
     record, spelling, state = records.entries
     width = np.int64(max(len(naming.classes), 1))
@@ -144,7 +144,7 @@ def build_matrix(
     # 32 bits do for the classes; and for the positions as long as there are fewer than 2³¹ of them.
     index = np.int32 if len(column) < np.iinfo(np.int32).max else np.int64
     parts = (np.concatenate(differences), column.astype(index, copy=False), begins.astype(index))
-    return sparse.csr_array(parts, shape=(len(gathered.images), len(naming.classes)))
+    return scipy.sparse.csr_array(parts, shape=(len(gathered.images), len(naming.classes)))
 
 
 def _blocks(record: npt.NDArray[np.int32], row_of: npt.NDArray[np.int64]) -> Iterator[slice]:

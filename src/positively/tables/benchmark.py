@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from positively.errors import TableError, and_more, option
 from positively.labels import NEGATIVE, UNKNOWN, LabelState, LabelTable
@@ -110,8 +110,8 @@ def _records(found: Benchmark, options: ReadOptions) -> tuple[Records, int]:
 def _with_unknown_columns(table: LabelTable, columns: npt.NDArray[np.signedinteger]) -> LabelTable:
     row = np.zeros((1, len(table.classes)), dtype=np.int8)
     row[0, columns] = UNKNOWN - NEGATIVE
-    every = sparse.csr_array(np.ones((len(table), 1), dtype=np.int8)) @ sparse.csr_array(row)
-    return replace(table, offsets=sparse.csr_array(table.offsets + every))
+    every = scipy.sparse.csr_array(np.ones((len(table), 1), dtype=np.int8)) @ scipy.sparse.csr_array(row)
+    return replace(table, offsets=scipy.sparse.csr_array(table.offsets + every))
 
 
 def read_file(file: Path, fix: str) -> str:

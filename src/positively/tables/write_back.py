@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from positively.errors import PositivelyError, TableError
 from positively.files import write_with
@@ -264,7 +264,7 @@ def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options
     expected = table.with_classes(classes).offsets.astype(np.int8)
     if len(said):
         steps = states - np.int8(blank) - np.asarray(expected[rows, columns]).reshape(-1).astype(np.int8)
-        expected = expected + sparse.csr_array((steps, (rows, columns)), shape=expected.shape)
+        expected = expected + scipy.sparse.csr_array((steps, (rows, columns)), shape=expected.shape)
     if not (expected.data == POSITIVE - blank).any():
         return None  # a table without any tag is refused by the reader, and right as it is
     reading = replace(
@@ -282,10 +282,10 @@ def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options
         return f"the table could not be read back: {error.message}"
     place_of = {image: place for place, image in enumerate(again.images)}
     # An image without a line says as much as one whose cells are blank.
-    nothing = sparse.csr_array((1, len(classes)), dtype=np.int8)
-    padded = sparse.csr_array(sparse.vstack([again.offsets, nothing], format="csr"))
+    nothing = scipy.sparse.csr_array((1, len(classes)), dtype=np.int8)
+    padded = scipy.sparse.csr_array(scipy.sparse.vstack([again.offsets, nothing], format="csr"))
     found = padded[np.array([place_of.get(image, len(again)) for image in table.images], dtype=np.int64)]
-    difference = sparse.coo_array(found - expected)
+    difference = scipy.sparse.coo_array(found - expected)
     difference.eliminate_zeros()
     pairs = set(zip(rows.tolist(), columns.tolist(), strict=True))
     for row, column in zip(difference.row.tolist(), difference.col.tolist(), strict=True):
