@@ -72,6 +72,8 @@ def _compute(
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Embed some rows and store them, a segment at a time; however it ends, what was computed is stored."""
+    if not rows:
+        return
     images: Iterator[Image.Image] = read_ahead(partial(_load, table, _side(embedder)), rows)
     vectors = embedder(images)
     done = 0

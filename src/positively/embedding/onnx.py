@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,28 @@ class OnnxEmbedder:
     The file takes ``images`` B×3×H×W, RGB in [0, 1]: normalisation and pooling are inside.
     """
 
-    def __init__(self, graph: Path | bytes, preprocessing: Preprocessing, *, key: str, output: str = EMBEDDING) -> None:
-        """Name a graph; it is loaded when the first image comes.
+    def __init__(self, path: Path, preprocessing: Preprocessing, *, key: str, output: str = EMBEDDING) -> None:
+        """Name a file; it is loaded when the first image comes.
 
         Args:
-            graph: The file, or its content.
+            path: The file.
             preprocessing: How images are resized.
             key: As of :class:`Embedder`.
             output: Name of the output.
         """
-        self.graph, self.preprocessing, self.key, self._output = graph, preprocessing, key, output
-        self._session: Any = None
+        self.path, self.preprocessing, self.key, self._output = path, preprocessing, key, output
 
     def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Vector]:
-        """What the graph gives of each image, in order."""
-        self._session = self._session or open_session(self.graph)
+        """What the file gives of each image, in order."""
+        self._session  # noqa: B018 (loaded here, not by several threads at once)
         return read_ahead(self._run, images, threads=thread_count())
+
+    @cached_property
+    def _session(self) -> Any:
+        return open_session(self._graph())
+
+    def _graph(self) -> Path | bytes:
+        return self.path
 
     def _run(self, image: Image.Image) -> Vector:
         (found,) = self._session.run([self._output], {IMAGES: pixels(image, self.preprocessing)[None]}, _needed_only())
@@ -67,7 +74,7 @@ class BackboneEmbedder(OnnxEmbedder):
         window: int = 0,
         digest: str = "",
     ) -> None:
-        """Put the graph together.
+        """Name a backbone; its graph is put together when the first image comes.
 
         Args:
             name: What the backbone is called in messages and configurations.
@@ -77,14 +84,17 @@ class BackboneEmbedder(OnnxEmbedder):
             window: Side of the parts that are pooled too.
             digest: Of the file, where it is known already.
         """
-        self.name, self.path, self.pooling, self.window = name, path, pooling, window
+        self.name, self.pooling, self.window = name, pooling, window
         self.digest = digest or file_digest(path)
         settings = repr((preprocessing, pooling, window, PIXELS_VERSION))
         key = hashlib.blake2b(f"{self.digest} {settings}".encode(), digest_size=12).hexdigest()
-        model, builder = embedding_graph(path, preprocessing, pooling, window)
-        inputs, ranks = [image_input(model, preprocessing.image_size)], {EMBEDDING: 3 if window else 2}
-        graph = assemble(model, builder, inputs, [(EMBEDDING, np.float32)], {}, ranks)
-        super().__init__(graph.SerializeToString(), preprocessing, key=key)
+        super().__init__(path, preprocessing, key=key)
+
+    def _graph(self) -> bytes:
+        model, builder = embedding_graph(self.path, self.preprocessing, self.pooling, self.window)
+        inputs, ranks = [image_input(model, self.preprocessing.image_size)], {EMBEDDING: 3 if self.window else 2}
+        made: bytes = assemble(model, builder, inputs, [(EMBEDDING, np.float32)], {}, ranks).SerializeToString()
+        return made
 
 
 def open_session(graph: Path | bytes, threads: int = 1) -> Any:
