@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("Run", "find_missing", "fit", "read", "write_report"), "api"),
+    **dict.fromkeys(("Embeddings", "Run", "embed", "find_missing", "fit", "read", "write_report"), "api"),
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
     "register_head": "models",
     "register_loss": "losses",
@@ -35,9 +35,11 @@ _ROOMS = (
     "tables",
 )
 __all__ = [
+    "Embeddings",
     "LabelState",
     "LabelTable",
     "Run",
+    "embed",
     "find_missing",
     "fit",
     "losses",
@@ -53,7 +55,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe
-    from positively.api import Run, find_missing, fit, read, write_report
+    from positively.api import Embeddings, Run, embed, find_missing, fit, read, write_report
     from positively.finetune.methods import register_method
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss

@@ -19,6 +19,7 @@ VERBS = {
     "predict": "tag images with a trained run",
     "export": "write a trained run for other programs: as ONNX, or for transformers and timm",
     "report": "write one page about a trained run: how good it is, what is missing, tag by tag",
+    "embed": "write embeddings of photos to a file, for the other verbs and for other programs",
     "bench": "run the paper's tables: grids of trainings, resumable, with tables and figures",
     "check": "look at the machine, a table and its splits without training",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -59,10 +59,10 @@ def parser() -> Parser:
     starts = Literal["auto", "default", "prior"]
     made.add_argument("--start", type=starts, default="auto", help="start of every head; 'auto': chosen")
     made.add_plugin()
-    made.add_group(ModelOptions)
+    made.add_group(ModelOptions, without={"embeddings"})
     made.add_group(LearningOptions, without={"seed"})
     made.add_group(MachineOptions)
-    made.add_group(ReadOptions, without={field.name for field in fields(ReadOptions)} - _READING)
+    made.add_group(ReadOptions, only=_READING)
     return made
 
 

@@ -157,7 +157,8 @@ def _review(values: Namespace) -> str:
         value = values.get(name, default)
         if value != default and name != "out":
             words += [f"--{name.replace('_', '-')}"]
-            words += [] if value is True else ["false" if value is False else str(value)]
+            given = value if isinstance(value, list) else [value]
+            words += [] if value is True else ["false" if one is False else str(one) for one in given]
     return quoted(*words)
 
 

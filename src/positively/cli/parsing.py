@@ -32,9 +32,13 @@ class Parser(ArgumentParser):
         super().__init__(prog=f"positively {verb}", usage=usage, description=description, allow_abbrev=False)
         self._switches: set[str] = set()
 
-    def add_group(self, group: type, without: Collection[str] = ()) -> None:
-        """Add the fields of a dataclass as options, under its docstring."""
-        self.add_class_arguments(group, skip=set(without))
+    def add_group(self, group: type, without: Collection[str] = (), only: Collection[str] | None = None) -> None:
+        """Add the fields of a dataclass as options, under its docstring: all but some, or some only."""
+        names = {field.name for field in fields(group)}
+        chosen = (names if only is None else set(only)) - set(without)
+        self.add_class_arguments(group, skip=(names - chosen) | {"embeddings"})
+        if "embeddings" in chosen:  # jsonargparse would ask for a list in brackets
+            self.add_embeddings("files with embeddings of the images, in place of a backbone")
         self._switches |= {field.name for field in fields(group) if field.type in (bool, "bool", "bool | None")}
 
     def add_switch(self, name: str, help: str) -> None:
@@ -51,10 +55,10 @@ class Parser(ArgumentParser):
         text = "Python file that registers methods, losses or heads of your own"
         self.add_argument("--plugin", type=str | None, default=None, help=text)
 
-    def add_embeddings(self) -> None:
+    def add_embeddings(self, text: str = "files with embeddings, for a run that was trained on such") -> None:
         """Add the option that takes embeddings from files."""
-        text = "files with embeddings of the images, for a run that was trained on such"
-        self.add_argument("--embeddings", nargs="+", type=str, default=[], help=text)
+        forms = ".npy, .npz, .parquet or .safetensors; `positively embed` writes them"
+        self.add_argument("--embeddings", nargs="+", type=str, default=None, help=f"{text}: {forms}")
 
     def add_run_use(self) -> None:
         """Options of every verb that uses a run: which head, and how sure it has to be."""

@@ -32,8 +32,9 @@ def parser() -> Parser:
     )
     made.add_argument("run", type=str, help="run folder")
     made.add_argument(
-        "places", nargs="+", type=str, help="image files, folders, tables (CSV, TSV, Parquet, COCO json) or -"
+        "places", nargs="*", type=str, help="image files, folders, tables (CSV, TSV, Parquet, COCO json) or -"
     )
+    made.add_embeddings()
     made.add_argument(
         "--images", type=str | None, default=None, help="folder of a table's images; default: the table's"
     )
@@ -42,7 +43,7 @@ def parser() -> Parser:
     )
     made.add_switch("overwrite", help="replace the file if it is there")
     made.add_argument(
-        "--top", type=int | None, default=None, help="this many best tags of those learned, whatever the cuts say"
+        "--top", type=int | None, default=None, help="this many best tags of those learned, whatever the thresholds say"
     )
     made.add_run_use()
     made.add_argument(
@@ -73,6 +74,8 @@ def _predict(values: Namespace) -> int:
     if values.out is None and process_count() > 1:
         raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
     require_run(values.run)
+    if bool(values.places) == bool(values.embeddings):
+        raise ConfigError(f"Name images, folders or tables; or pass {option('embeddings', 'FILE')} in their place.")
     require_images(values.places)
     from positively.registry import load_plugin
     from positively.runs.folder import RunFolder
@@ -82,6 +85,8 @@ def _predict(values: Namespace) -> int:
 
     if values.plugin:
         load_plugin(values.plugin)
+    if values.embeddings:
+        return _predict_embeddings(values)
     load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
     pictures = _pictures(values)
     run = Run(values.run, head=values.head, precision=values.precision, runtime=values.runtime)
@@ -93,6 +98,24 @@ def _predict(values: Namespace) -> int:
         print(_line(prediction), file=sys.stderr if prediction.error else sys.stdout)
     if broken == len(pictures):
         raise ImageError("None of the images could be read.")
+    return 0
+
+
+def _predict_embeddings(values: Namespace) -> int:
+    """Tag embeddings from files: no image is looked at."""
+    from positively.embedding import read_named
+    from positively.runs.formats import write_predictions_file
+    from positively.runs.run import Run
+
+    run = Run(values.run, head=values.head, precision=values.precision)
+    embeddings, names = read_named(values.embeddings)
+    predictions = run.predict_embeddings(embeddings, names, top=values.top)
+    if values.out is None:
+        for prediction in predictions:
+            print(_line(prediction))
+        return 0
+    path = write_predictions_file(values.out, predictions, overwrite=values.overwrite)
+    print(f"Written to {path}: {len(predictions):,} items.")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,8 +52,8 @@ def parser() -> Parser:
     )
     made.add_switch("no_open", help="print the address, and open no browser")
     made.add_group(ReadOptions)
-    made.add_group(ModelOptions, without={field.name for field in fields(ModelOptions)} - _MODEL)
-    made.add_group(MachineOptions, without={field.name for field in fields(MachineOptions)} - _MACHINE)
+    made.add_group(ModelOptions, only=_MODEL)
+    made.add_group(MachineOptions, only=_MACHINE)
     return made
 
 

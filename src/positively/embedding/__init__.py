@@ -11,7 +11,7 @@ from positively.embedding.backbones import (
 from positively.embedding.base import Embedder, Embeddings, Pooling, Preprocessing
 from positively.embedding.cache import FeatureStore, default_store
 from positively.embedding.embed import embed
-from positively.embedding.from_file import read_embeddings, write_embeddings
+from positively.embedding.from_file import read_embeddings, read_named, write_embeddings
 from positively.embedding.onnx import BackboneEmbedder, OnnxEmbedder
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "preprocessing_metadata",
     "preprocessing_of",
     "read_embeddings",
+    "read_named",
     "write_embeddings",
 ]

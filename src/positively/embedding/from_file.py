@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.embedding.base import Embeddings
-from positively.errors import ConfigError, FileError, PositivelyError, and_more, needs_extra, short
+from positively.errors import ConfigError, FileError, PositivelyError, and_more, needs_extra, option, short
 from positively.files import write_with
 from positively.labels import LabelTable
 from positively.tables.overlap import image_hashes
 
+_WRITABLE = (".npz", ".npy", ".parquet", ".safetensors")
 _ARRAYS = ("embeddings", "features", "X", "arr_0")
 _NAMES, _HASHES = ("images", "image", "names", "filename", "path"), ("hashes", "hash")
 Values = npt.NDArray[np.floating[Any]]
@@ -73,16 +74,28 @@ def read_embeddings(files: Sequence[str | Path], table: LabelTable) -> Embedding
             f"{', '.join(map(str, paths))}: {len(names):,} of {len(table):,} images have no embedding: "
             f"{and_more(names, 3)}."
         )
-    is_whole = [bool((row >= 0).all()) for row in rows]
-    if all(is_whole):
-        parts = [_select(found.X, row) for found, row in zip(read, rows, strict=True)]
-        X = parts[0] if len(parts) == 1 else np.concatenate([_unit(part) for part in parts], axis=-1)
-    else:
-        X = _stack(paths, read, rows)
-    _refuse_odd(X, table, paths)
     keys = [found.key for found in read]
-    joined = hashlib.blake2b(" ".join(keys).encode(), digest_size=12).hexdigest()
-    return Embeddings(X, (keys[0] if len(set(keys)) == 1 and not all(is_whole[1:2]) else joined) if all(keys) else "")
+    if len(read) > 1 and all((row >= 0).all() for row in rows):
+        parts = [_unit(_select(found.X, row)) for found, row in zip(read, rows, strict=True)]
+        X = np.concatenate(parts, axis=-1)
+        key = hashlib.blake2b(" ".join(keys).encode(), digest_size=12).hexdigest() if all(keys) else ""
+    else:
+        X, key = _stack(paths, read, rows), keys[0] if len(set(keys)) == 1 else ""
+    _refuse_odd(X, table, paths)
+    return Embeddings(X, key)
+
+
+def read_named(files: Sequence[str | Path]) -> tuple[Embeddings, list[str]]:
+    """All embeddings of some files, one file after the other, and what their images are called: names or numbers."""
+    read = [read_file(Path(name)) for name in files]
+    counts = [len(found.X) for found in read]
+    rows = [np.full(sum(counts), -1, dtype=np.int64) for _ in read]
+    names: list[str] = []
+    for row, found, count in zip(rows, read, counts, strict=True):
+        row[len(names) : len(names) + count] = np.arange(count)
+        names += found.images or found.hashes or [f"item {len(names) + number}" for number in range(1, count + 1)]
+    keys = {found.key for found in read}
+    return Embeddings(_stack([Path(name) for name in files], read, rows), keys.pop() if len(keys) == 1 else ""), names
 
 
 def read_file(path: Path) -> EmbeddingFile:
@@ -113,6 +126,20 @@ def read_file(path: Path) -> EmbeddingFile:
         if names is not None and len(names) != len(found.X):
             raise ConfigError(f"{path} holds {len(found.X):,} embeddings and names {len(names):,} images.")
     return found
+
+
+def check_writable(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse, before anything is computed, a file that could not be written.
+
+    Raises:
+        FileError: Its ending is unknown, or it is there and is not to be replaced.
+    """
+    if path.suffix.lower() not in _WRITABLE:
+        raise FileError(f"{path}: embeddings are written to {', '.join(_WRITABLE)} files.")
+    if path.exists() and not overwrite:
+        raise FileError(f"{path} exists. Name another file, or pass {option('overwrite', True)}.")
+    if path.suffix.lower() == ".parquet":
+        _pyarrow()
 
 
 def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> None:
@@ -150,8 +177,7 @@ def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> N
         parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"key": key}), temporary)
 
     writers = {".npy": npy, ".npz": npz, ".parquet": parquet, ".safetensors": tensors}
-    if path.suffix.lower() not in writers:
-        raise FileError(f"{path}: embeddings are written to {', '.join(writers)} files.")
+    check_writable(path, overwrite=True)
     if X.ndim == 3 and path.suffix.lower() == ".parquet":
         raise FileError(f"{path}: embeddings of parts do not fit into a Parquet column; take .npz.")
     write_with(path, writers[path.suffix.lower()])

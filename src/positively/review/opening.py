@@ -17,20 +17,23 @@ from positively.tables.voc import find_years, is_home
 
 
 def open_reviewable(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
-    """Read a table of tags, or take every photo under a folder that holds none.
-
-    Returns:
-        The table (without classes, for a bare folder), and the lines that tell what was understood.
-    """
-    if is_bare_folder(path):
-        return _read_folder(path, options)
-    table, notes = read_labels(path, options)
-    if table.is_complete:
+    """As :func:`open_table`, but a table of which everything is known is refused."""
+    table, notes = open_table(path, options)
+    if table.classes and table.is_complete:
         raise ConfigError(
             f"{table.source} says of every photo and tag whether it is there, so that nothing is left to review. "
             f"Leave {option('blank')} and {option('zero')} out if an absent tag may be missing."
         )
     return table, notes
+
+
+def open_table(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
+    """Read a table of tags, or take every photo under a folder that holds none.
+
+    Returns:
+        The table (without classes, for a bare folder), and the lines that tell what was understood.
+    """
+    return _read_folder(path, options) if is_bare_folder(path) else read_labels(path, options)
 
 
 def is_bare_folder(path: Path) -> bool:

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
+from positively.errors import FileError, option
+from positively.files import write_with
 from positively.runs.tagging import Prediction
 
 _ROWS_AT_ONCE = 10_000
@@ -58,3 +60,18 @@ FORMATS: Mapping[str, Callable[[Path, Iterable[Prediction]], None]] = {
     ".parquet": write_parquet,
 }
 """Ending of a file → what writes it."""
+
+
+def write_predictions_file(out: str | Path, predictions: Iterable[Prediction], *, overwrite: bool = False) -> Path:
+    """Write predictions in one step.
+
+    Raises:
+        FileError: The file is there and is not to be replaced, or no format has its ending.
+    """
+    path = Path(out)
+    if path.suffix.lower() not in FORMATS:
+        raise FileError(f"{path}: predictions are written to {', '.join(FORMATS)} files.")
+    if path.exists() and not overwrite:
+        raise FileError(f"{path} exists. Name another file, or pass {option('overwrite', True)}.")
+    write_with(path, lambda temporary: FORMATS[path.suffix.lower()](temporary, predictions))
+    return path

@@ -245,7 +245,7 @@ class Run:
             progress: Called with how many more images are done.
         """
         if embeddings is not None:
-            return sigmoid(self.classifier.logits(self._checked(embeddings).X))
+            return self.scores_of_embeddings(embeddings)
         if self.is_probe:
             X = embed(table, self.embedder, progress=_counting(progress)).X
             return sigmoid(self.classifier.logits(X))
@@ -256,6 +256,23 @@ class Run:
             if progress:
                 progress(1)
         return result
+
+    def scores_of_embeddings(self, embeddings: Embeddings) -> Scores:
+        """Scores N×C of embeddings, if they are of the kind that the run was fitted to."""
+        return sigmoid(self.classifier.logits(self._checked(embeddings).X))
+
+    def predict_embeddings(
+        self, embeddings: Embeddings, names: Sequence[str], *, top: int | None = None
+    ) -> list[Prediction]:
+        """As :meth:`predict`, for embeddings in place of images.
+
+        Args:
+            embeddings: One row an item.
+            names: What the items are called.
+            top: This many best tags, whatever the thresholds say.
+        """
+        tagger = Tagger(self, top)
+        return [tagger.tags(*row) for row in zip(names, self.scores_of_embeddings(embeddings), strict=True)]
 
     def _checked(self, embeddings: Embeddings) -> Embeddings:
         """Embeddings if they are what the run was fitted to."""

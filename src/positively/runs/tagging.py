@@ -69,10 +69,11 @@ class Tagger:
 
         for scores in predictor(readable()):
             yield from _broken_first(waiting)
-            yield self._tags(waiting.popleft()[0], scores)
+            yield self.tags(waiting.popleft()[0], scores)
         yield from _broken_first(waiting)
 
-    def _tags(self, name: str, scores: Scores) -> Prediction:
+    def tags(self, name: str, scores: Scores) -> Prediction:
+        """The tags of one image by its scores."""
         thresholds = self.run.thresholds
         order = np.argsort(-scores, kind="stable")
         learned = order[np.isfinite(thresholds[order])]

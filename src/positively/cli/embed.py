@@ -1,0 +1,56 @@
+"""``positively embed``: embeddings of photos as a file, for ``--embeddings`` and for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from positively.cli.parsing import Parser, take
+from positively.cli.paths import require_table
+from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.tables.options import READABLE, ReadOptions
+
+_MODEL, _MACHINE = {"backbone", "weights", "image_size", "head_options"}, {"features"}
+
+
+def parser() -> Parser:
+    """Options of the verb."""
+    made = Parser(
+        "embed",
+        "PHOTOS --out FILE",
+        "Embed photos with a frozen backbone and write the embeddings to a file: .npz, .npy, .parquet or .safetensors. "
+        "PHOTOS is a folder of photos or a table. check, missing, review, train, evaluate and predict take the file "
+        "with --embeddings, and do not open the photos then.",
+    )
+    made.add_argument("photos", type=str, help=f"a folder of photos, or a table: {READABLE}")
+    made.add_argument("--out", type=str, required=True, help="the file to write")
+    made.add_switch("overwrite", help="replace the file if it is there")
+    made.add_group(ModelOptions, only=_MODEL)
+    made.add_group(MachineOptions, only=_MACHINE)
+    made.add_plugin()
+    made.add_group(ReadOptions)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Embed, write, say where."""
+    values = parser().parse(arguments)
+    photos, config, out = require_table(values.photos), take(TrainConfig, values), Path(values.out)
+    from positively.embedding import DEFAULT, write_embeddings
+    from positively.embedding.from_file import check_writable
+    from positively.logs import logger
+    from positively.probe.configured import check_probe_config, embed_table
+    from positively.registry import load_plugin
+    from positively.review.opening import open_table
+    from positively.tables.overlap import with_hashes
+
+    if values.plugin:
+        load_plugin(values.plugin)
+    check_writable(out, overwrite=values.overwrite)
+    check_probe_config(config)
+    table, notes = open_table(photos, take(ReadOptions, values))
+    logger.info("\n".join(notes))
+    embeddings = embed_table(with_hashes(table), config)
+    write_embeddings(out, embeddings, table)
+    backbone = DEFAULT if config.backbone == "auto" else config.backbone
+    print(f"{out}: {len(embeddings):,} embeddings of {embeddings.width:,} numbers, by {backbone}.")
+    return 0
