@@ -109,6 +109,15 @@ class MetricError(PositivelyError):
     """Scores and labels from which a metric cannot be computed."""
 
 
+def needs_extra(doing: str, package: str, extra: str) -> ConfigError:
+    """The error for a package that comes with an extra and is not installed.
+
+    >>> print(needs_extra("Reading Parquet", "pyarrow", "parquet"))
+    Reading Parquet needs pyarrow: pip install 'positively[parquet]'
+    """
+    return ConfigError(f"{doing} needs {package}: pip install 'positively[{extra}]'")
+
+
 def and_more(items: Sequence[object], shown: int = 5) -> str:
     """List the first few items and count the rest: ``a, b, c (12 more)``.
 
