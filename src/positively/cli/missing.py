@@ -71,7 +71,10 @@ def main(arguments: list[str]) -> int:
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
     from positively.runs.folder import RunFolder
+    from positively.tables.parquet import import_pyarrow
 
+    if values.format == "parquet":
+        import_pyarrow("Writing")
     source = Path(values.source)
     is_run = RunFolder(source).holds_run
     folder = MissingFolder(values.out or (source / "missing" if is_run else beside(source, "-missing")), source)

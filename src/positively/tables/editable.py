@@ -106,11 +106,12 @@ class EditableTable:
         return ";" if self.syntax.one_a_cell and not self.is_long else self.syntax.separator
 
     @property
-    def _tag_columns(self) -> list[int]:
+    def tag_columns(self) -> list[int]:
+        """Places of the columns that hold tags or absences."""
         return [place for place in (self.layout.tags, self.layout.absent) if place is not None]
 
     def _find_syntax(self) -> TagSyntax:
-        texts = (self.text(row.cells[place], place) for row in self.rows for place in self._tag_columns)
+        texts = (self.text(row.cells[place], place) for row in self.rows for place in self.tag_columns)
         filled = [text for text in texts if text.strip() not in EMPTY_IN_PANDAS]
         return find_syntax(filled, self.options.separator, pairs=self.layout.state is not None)
 
@@ -132,7 +133,7 @@ class EditableTable:
 
     def settle_syntax(self) -> None:
         """Make sure that tags are found again: where a mark inside a name would tear it, all are written as lists."""
-        cells = [(row, place) for row in self.rows for place in self._tag_columns]
+        cells = [(row, place) for row in self.rows for place in self.tag_columns]
         changed = [tag for row, place in cells if isinstance(row.cells[place], Tags) for tag in self.tags(row, place)]
         torn = next((tag for tag in changed if self.separator is not None and self.separator in tag), None)
         if torn is not None:

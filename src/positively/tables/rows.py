@@ -12,13 +12,13 @@ from positively.labels import NEGATIVE, UNKNOWN, LabelTable
 from positively.tables.build import Draft, finish, fixed_classes, image_folder, tell_size
 from positively.tables.columns import find_image_column, find_layout
 from positively.tables.diagnostics import Report, stop
-from positively.tables.dialect import RawTable
+from positively.tables.dialect import RawTable, read_text
 from positively.tables.formats import TableFormat
 from positively.tables.names import name_classes, read_aliases
 from positively.tables.options import DEFAULTS, ReadOptions
 from positively.tables.records import Records, read_records
 
-__all__ = ["RawTable", "RowFormat"]
+__all__ = ["RawTable", "RowFormat", "read_text"]
 
 
 class RowFormat(TableFormat):
