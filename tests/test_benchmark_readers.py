@@ -11,11 +11,10 @@ import positively as po
 from positively.errors import ImageError, PositivelyError, TableError, in_shell
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
 from positively.tables.benchmark import choose_year
-from positively.tables.coco import read_coco
+from positively.tables.coco import COCO
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
-from positively.tables.voc import read_voc
-from positively.tables.voc_labels import CLASSES
+from positively.tables.voc import CLASSES, VOC
 
 # ------------------------------------------------------------------------------------------------- files as published
 
@@ -155,16 +154,16 @@ def test_coco_images_are_found_under_images_and_beside_a_json_of_any_name(tmp_pa
     with pytest.raises(
         ImageError, match=r"none of its 3 images lies in .*train2014/, .*images/train2014/. Pass images='DIR'"
     ):
-        read_coco(file)
+        COCO().read(file)
     for folder in (photos, photos / "train2014"):
-        assert read_coco(file, ReadOptions(images=str(folder)))[0].root == photos / "train2014"
+        assert COCO().read(file, ReadOptions(images=str(folder)))[0].root == photos / "train2014"
     mine = file.rename(photos / "train2014" / "mine.json")
     table, notes = read_labels(mine)
     assert len(table) == 3 and "mine.json: annotations in the format of COCO." in told(notes)
     with pytest.raises(TableError, match="images='nowhere': there is no such folder"):
-        read_coco(mine, ReadOptions(images="nowhere"))
+        COCO().read(mine, ReadOptions(images="nowhere"))
     with pytest.raises(TableError, match=r"part='val' does not fit the name of this file"):
-        read_coco(mine, ReadOptions(part="val"))
+        COCO().read(mine, ReadOptions(part="val"))
 
 
 def test_coco_half_a_download_says_what_is_missing_or_leaves_it_out(tmp_path: Path) -> None:
@@ -282,9 +281,9 @@ def test_voc_is_read_alike_from_xml_and_lists(tmp_path: Path, xml: bool, difficu
 
 def test_voc_empty_images_can_be_left_out(tmp_path: Path) -> None:
     write_voc(tmp_path)
-    assert len(read_voc(tmp_path, ReadOptions(empty_images="drop"))[0]) == 3
+    assert len(VOC().read(tmp_path, ReadOptions(empty_images="drop"))[0]) == 3
     # What is said to be absent is no object.
-    assert len(read_voc(tmp_path, ReadOptions(empty_images="drop", difficult="negative"))[0]) == 2
+    assert len(VOC().read(tmp_path, ReadOptions(empty_images="drop", difficult="negative"))[0]) == 2
 
 
 def test_voc_takes_the_only_year_and_asks_where_there_are_two(tmp_path: Path) -> None:
@@ -463,7 +462,7 @@ def test_a_folder_that_is_neither_says_what_was_looked_for(tmp_path: Path) -> No
     with pytest.raises(TableError, match=r"VOCdevkit: there is no folder VOC2007, VOC2012"):
         read_labels(tmp_path / "VOCdevkit")
     with pytest.raises(TableError, match=r"VOC2007: there is no such folder"):
-        read_voc(tmp_path / "VOC2007")
+        VOC().read(tmp_path / "VOC2007")
     with pytest.raises(PositivelyError, match=r"nowhere: not found"):
         read_labels(tmp_path / "nowhere")
 

@@ -11,7 +11,7 @@ from positively.errors import ConfigError, ImageError, in_shell
 from positively.finetune.loading import Batch, ImageDataset, SequentialBatchSampler, TrainBatchSampler, make_loader
 from positively.images.transforms import ImageTransform
 from positively.randomness import random_stream
-from positively.tables.table import read_table
+from positively.tables.reading import read_labels
 
 
 def one_epoch(rows, batch_size, world, epoch=4):
@@ -77,12 +77,12 @@ def test_scoring_meets_every_row_once(world):
 SPAWNED = """
 import multiprocessing, sys
 from positively.finetune.loading import ImageDataset, SequentialBatchSampler, make_loader
-from positively.tables.table import read_table
+from positively.tables.reading import read_labels
 from positively.images.transforms import ImageTransform
 
 if __name__ == "__main__":
     multiprocessing.set_start_method(sys.argv[2])
-    table, _ = read_table(sys.argv[1])
+    table, _ = read_labels(sys.argv[1])
     samples = ImageDataset(table, ImageTransform(16))
     batches = list(make_loader(samples, SequentialBatchSampler(len(table), 20), workers=1))
     print([tuple(batch.inputs.shape) for batch in batches])
@@ -113,7 +113,7 @@ def test_an_image_that_broke_after_it_was_read_is_named_with_its_line(tmp_path, 
     for name in "ab":
         (tmp_path / f"{name}.png").write_bytes((scenes / "train" / "00000.png").read_bytes())
     (tmp_path / "tags.csv").write_text("image,tags\na.png,cat\nb.png,cat\n")
-    table, _ = read_table(tmp_path / "tags.csv")
+    table, _ = read_labels(tmp_path / "tags.csv")
     (tmp_path / "b.png").write_bytes(b"")
     samples = ImageDataset(table, ImageTransform(16))
     with pytest.raises(ImageError, match=r"tags.csv line 3: .*b.png: zero bytes"):

@@ -36,7 +36,7 @@ from positively.research.bench.results import Cell
 from positively.review import serving
 from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
-from positively.tables.table import read_table
+from positively.tables.reading import read_labels
 
 PACKAGE = Path(po.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -244,7 +244,7 @@ def test_lines_of_one_image_are_united_however_it_is_written(scenes, tmp_path, m
     (tmp_path / "sub" / "a.png").write_bytes((scenes / "train" / "00000.png").read_bytes())
     (tmp_path / "tags.csv").write_text("image,tags\nsub\\a.png,cat\nsub/a.png,dog\n")
     monkeypatch.setattr(os, "sep", "\\")
-    table, _ = read_table(tmp_path / "tags.csv")
+    table, _ = read_labels(tmp_path / "tags.csv")
     assert list(table.images) == ["sub/a.png"] and table.states().tolist() == [[1, 1]]
 
 

@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding=
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     path = tmp_path_factory.mktemp("plugin") / "mine.py"
     path.write_text(code)
     return path

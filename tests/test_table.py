@@ -21,9 +21,10 @@ import positively.tables.build
 from positively.errors import ImageError, LabelError, PositivelyError, TableError, in_shell
 from positively.images.decode import content_hash
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
+from positively.tables.csv import CSV
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import image_hashes, with_hashes
-from positively.tables.table import read_table
+from positively.tables.reading import read_labels
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def read(
 ) -> tuple[LabelTable, str]:
     data = content.encode() if isinstance(content, str) else content
     (folder / name).write_bytes(data)
-    table, notes = read_table(folder / name, ReadOptions(verify=False, **options), classes)  # type: ignore[arg-type]
+    table, notes = read_labels(folder / name, ReadOptions(verify=False, **options), classes)  # type: ignore[arg-type]
     return table, in_shell("\n".join(notes))
 
 
@@ -101,7 +102,7 @@ def test_the_usual_shapes_are_read_alike(folder: Path, content: str, shape: str)
 )
 def test_parquet_is_read_like_csv(folder: Path, columns: dict[str, pa.Array]) -> None:
     pq.write_table(pa.table({"image": ["a.jpg", "b.jpg", "c.jpg"], **columns}), folder / "tags.parquet")
-    table, notes = read_table(folder / "tags.parquet", ReadOptions(verify=False))
+    table, notes = read_labels(folder / "tags.parquet", ReadOptions(verify=False))
     assert states(table) == CAT_DOG
     assert notes[0].startswith("tags.parquet, Parquet: one column")
 
@@ -109,7 +110,7 @@ def test_parquet_is_read_like_csv(folder: Path, columns: dict[str, pa.Array]) ->
 def test_a_gap_in_a_parquet_column_of_numbers_is_no_tag(folder: Path) -> None:
     columns = {"image": ["a.jpg", "b.jpg", "c.jpg"], "label": pa.array([7.0, float("nan"), 8.0])}
     pq.write_table(pa.table(columns), folder / "tags.parquet")
-    assert read_table(folder / "tags.parquet", ReadOptions(verify=False))[0].classes == ("7.0", "8.0")
+    assert read_labels(folder / "tags.parquet", ReadOptions(verify=False))[0].classes == ("7.0", "8.0")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +313,7 @@ def test_given_classes_keep_their_order_and_spelling(folder: Path) -> None:
 
 def read_given(folder: Path, content: str, file: str, classes: Sequence[str] | None = None) -> tuple[LabelTable, str]:
     (folder / "tags.csv").write_text(content)
-    table, notes = read_table(folder / "tags.csv", ReadOptions(verify=False, classes=str(folder / file)), classes)
+    table, notes = read_labels(folder / "tags.csv", ReadOptions(verify=False, classes=str(folder / file)), classes)
     return table, in_shell("\n".join(notes))
 
 
@@ -396,8 +397,8 @@ def test_broken_images_stop_with_lines_and_reasons_or_are_left_out(tmp_path: Pat
     (tmp_path / "c.jpg").write_text("hello")
     (tmp_path / "tags.csv").write_text("image,tags\na.jpg,cat\nb.jpg,cat;dog\nc.jpg,cat\n")
     with pytest.raises(ImageError, match=r"2 of 3 images.*'b.jpg' \(tags.csv line 3: zero bytes\).*skip_broken=True"):
-        read_table(tmp_path / "tags.csv")
-    table, notes = read_table(tmp_path / "tags.csv", ReadOptions(skip_broken=True))
+        read_labels(tmp_path / "tags.csv")
+    table, notes = read_labels(tmp_path / "tags.csv", ReadOptions(skip_broken=True))
     assert table.images == ["a.jpg"] and table.classes == ("cat",)
     assert any(
         "cannot be decoded (--skip-broken): 2, 'b.jpg' (tags.csv line 3: zero bytes)" in in_shell(note)
@@ -443,11 +444,11 @@ def test_a_table_that_cannot_be_read_says_where_and_why(folder: Path, content: b
 
 def test_a_path_that_is_no_table_says_so(folder: Path) -> None:
     with pytest.raises(TableError, match=r"nowhere\.csv: not found"):
-        read_table(folder / "nowhere.csv")
+        read_labels(folder / "nowhere.csv")
     with pytest.raises(TableError, match=r"nowhere\.parquet: not found"):
-        read_table(folder / "nowhere.parquet")
+        read_labels(folder / "nowhere.parquet")
     with pytest.raises(TableError, match="a folder, not a file"):
-        read_table(folder)
+        CSV().read(folder)
     with pytest.raises(TableError, match=r"classes\.txt: not found"):
         read_given(folder, "image,tags\na.jpg,cat\n", "classes.txt")
 
@@ -517,7 +518,7 @@ def test_options_are_checked_before_any_image_is_decoded(
     monkeypatch.setattr(positively.tables.build, "verify_images", decoded)
     (folder / "tags.csv").write_text("image,tags\na.jpg,cat\nb.jpg,cat;dog\n")
     with pytest.raises(PositivelyError, match=message):
-        read_table(folder / "tags.csv", ReadOptions(**options))  # type: ignore[arg-type]
+        read_labels(folder / "tags.csv", ReadOptions(**options))  # type: ignore[arg-type]
 
 
 def test_paths_may_be_given_as_paths(folder: Path) -> None:
@@ -534,11 +535,11 @@ def test_the_content_of_images_is_hashed_as_they_are_verified_and_travels_with_t
         Image.new("RGB", (4, 4), (i // 2, 0, 0)).save(tmp_path / f"{name}.png")
     (tmp_path / "c.png").write_bytes(b"")
     (tmp_path / "tags.csv").write_text("image,tags\na.png,cat\nb.png,cat;dog\nc.png,cat\nd.png,dog\n")
-    assert read_table(tmp_path / "tags.csv", ReadOptions(verify=False))[0].hashes is None
+    assert read_labels(tmp_path / "tags.csv", ReadOptions(verify=False))[0].hashes is None
     opened: list[str] = []
     real = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or real(path))
-    table, _ = read_table(tmp_path / "tags.csv", ReadOptions(skip_broken=True))
+    table, _ = read_labels(tmp_path / "tags.csv", ReadOptions(skip_broken=True))
     assert sorted(name for name in opened if name.endswith("png")) == ["a.png", "b.png", "c.png", "d.png"]
     expected = [content_hash(tmp_path / f"{name}.png") for name in "abd"]
     assert table.hashes == expected and expected[0] == expected[1] != expected[2]
@@ -651,4 +652,4 @@ def test_a_typo_in_the_split_column_is_an_error_with_its_line(tmp_path):
         Image.new("RGB", (8, 8)).save(tmp_path / f"{name}.png")
     (tmp_path / "tags.csv").write_text("image,tags,split\na.png,dog,train\nb.png,dog,tset\nc.png,cat,train\n")
     with pytest.raises(TableError, match=r"line 3: the split 'tset' is none of train, val and test"):
-        read_table(tmp_path / "tags.csv")
+        read_labels(tmp_path / "tags.csv")

@@ -21,6 +21,7 @@ _HOMES = {
     "register_head": "models",
     "register_loss": "losses",
     "register_method": "finetune.methods",
+    "register_table": "tables.formats",
 }
 _ROOMS = (
     "calibration",
@@ -50,6 +51,7 @@ __all__ = [
     "register_head",
     "register_loss",
     "register_method",
+    "register_table",
     "write_report",
 ]
 
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss
     from positively.models import register_head
+    from positively.tables.formats import register_table
 
 
 def __getattr__(name: str) -> Any:

@@ -122,9 +122,13 @@ def explained(error: ImportError) -> Exception:
     )
 
 
-def needs_extra(what: str, package: str, extra: str) -> ConfigError:
-    """The sentence for a package that is not installed."""
-    return ConfigError(f"{what} needs {package}: pip install 'positively[{extra}]'")
+def needs_extra(doing: str, package: str, extra: str) -> ConfigError:
+    """The error for a package that comes with an extra and is not installed.
+
+    >>> print(needs_extra("Reading Parquet", "pyarrow", "parquet"))
+    Reading Parquet needs pyarrow: pip install 'positively[parquet]'
+    """
+    return ConfigError(f"{doing} needs {package}: pip install 'positively[{extra}]'")
 
 
 def and_more(items: Sequence[object], shown: int = 5) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from positively.finetune.methods.base import Method
     from positively.losses.base import LossModule
     from positively.models.heads.base import Head
+    from positively.tables.formats import TableFormat
 
 T = TypeVar("T")
 _GROUP = "positively.plugins"
@@ -37,7 +38,7 @@ def import_wing(module: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """What is registered under a kind ("method", "loss", "head").
+    """What is registered under a kind ("method", "loss", "head", "table format").
 
     >>> shapes: Registry[type] = Registry("shape")
     >>> @shapes.register("round")
@@ -134,6 +135,16 @@ LOSSES: Registry[type[LossModule]] = Registry(
         "epr": "losses.expected_positives:EPR",
     },
 )
+TABLES: Registry[type[TableFormat]] = Registry(
+    "table format",
+    {
+        "csv": "tables.csv:CSV",
+        "tsv": "tables.csv:TSV",
+        "parquet": "tables.parquet:Parquet",
+        "coco": "tables.coco:COCO",
+        "voc": "tables.voc:VOC",
+    },
+)
 METHODS: Registry[type[Method]] = MethodRegistry(
     "method",
     {
@@ -210,7 +221,7 @@ def load_entry_points() -> None:
 
 @cache
 def load_plugin(file: str) -> None:
-    """Run a Python file that registers methods, losses or heads; once, however often it is named."""
+    """Run a Python file that registers classes of its own; once, however often it is named."""
     path = Path(file).expanduser()
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"{option('plugin', file)}: there is no such Python file.")

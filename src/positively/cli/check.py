@@ -59,6 +59,10 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"{option('write_aliases')} compares the tags of a table. Pass TABLE too.")
     if out and out.exists():
         raise ConfigError(f"{option('write_aliases', str(out))}: the file is there, and stays. Name another one.")
+    if values.plugin:
+        from positively.registry import load_plugin
+
+        load_plugin(values.plugin)
     _print_machine()
     if values.table is None:
         return 0

@@ -78,7 +78,10 @@ def main(arguments: list[str]) -> int:
     from positively.files import beside
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
+    from positively.tables.parquet import import_pyarrow
 
+    if values.format == "parquet":
+        import_pyarrow("Writing")
     folder = MissingFolder(values.out or (source / "missing" if in_run else beside(source, "-missing")), source)
     accept = values.accept_above is not None
     above = values.accept_above if accept else _LIKELY

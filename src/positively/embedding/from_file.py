@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.embedding.base import Embeddings
-from positively.errors import ConfigError, FileError, PositivelyError, and_more, needs_extra, option, short
+from positively.errors import ConfigError, FileError, PositivelyError, and_more, option, short
 from positively.files import write_with
 from positively.labels import LabelTable
 from positively.tables.overlap import image_hashes
+from positively.tables.parquet import import_pyarrow
 
 _WRITABLE = (".npz", ".npy", ".parquet", ".safetensors")
 _ARRAYS = ("embeddings", "features", "X", "arr_0")
@@ -139,7 +140,7 @@ def check_writable(path: Path, *, overwrite: bool = False) -> None:
     if path.exists() and not overwrite:
         raise FileError(f"{path} exists. Name another file, or pass {option('overwrite', True)}.")
     if path.suffix.lower() == ".parquet":
-        _pyarrow()
+        import_pyarrow("Writing")
 
 
 def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> None:
@@ -171,10 +172,10 @@ def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> N
         save_file({"embeddings": np.ascontiguousarray(X)}, temporary, metadata=told)
 
     def parquet(temporary: Path) -> None:
-        pyarrow, parquet = _pyarrow()
+        pyarrow = import_pyarrow("Writing")
         flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.reshape(-1)), int(np.prod(X.shape[1:])))
         columns = {"image": images, "hash": hashes, "embedding": flat}
-        parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"key": key}), temporary)
+        pyarrow.parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"key": key}), temporary)
 
     writers = {".npy": npy, ".npz": npz, ".parquet": parquet, ".safetensors": tensors}
     check_writable(path, overwrite=True)
@@ -206,8 +207,7 @@ def _read_safetensors(path: Path) -> EmbeddingFile:
 
 
 def _read_parquet(path: Path) -> EmbeddingFile:
-    _, parquet = _pyarrow()
-    content = parquet.read_table(path)
+    content = import_pyarrow("Reading").parquet.read_table(path)
     columns = {name: content.column(name) for name in content.column_names}
     column = next((columns[name] for name in ("embedding", *_ARRAYS) if name in columns), None)
     if column is None:
@@ -220,15 +220,6 @@ def _read_parquet(path: Path) -> EmbeddingFile:
     names = {name: values.to_pylist() for name, values in columns.items() if name in (*_NAMES, *_HASHES)}
     told = (content.schema.metadata or {}).get(b"key", b"").decode()
     return EmbeddingFile(array, _first(names, _NAMES), _first(names, _HASHES), told)
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise needs_extra("Parquet", "pyarrow", "parquet") from None
-    return pyarrow, parquet
 
 
 def _first(entries: Mapping[str, Any], names: Sequence[str]) -> list[str] | None:

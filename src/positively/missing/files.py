@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from positively.images.decode import content_hash
 from positively.labels import POSITIVE, LabelTable
 from positively.missing.result import MissingTags, Pairs, rounded
 from positively.tables.options import ReadOptions
-from positively.tables.write_back import WRITABLE, write_table
+from positively.tables.parquet import write_columns
+from positively.tables.write_back import write_table, written_suffix
 
 Format = Literal["csv", "parquet"]
 
@@ -131,8 +133,7 @@ class MissingFolder:
         """
         added = {(one.image, one.tag): int(POSITIVE) for one in found.at_least(above)}
         self._source = source  # that of a run is known only now
-        is_table = source.is_file() and source.suffix.lower() in WRITABLE
-        out = self._free(source.stem or "tags", source.suffix if is_table else ".csv")
+        out = self._free(source.stem or "tags", written_suffix(source))
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
         self._list({out.name: content_hash(out)})
         return out, len(added)
@@ -144,27 +145,25 @@ class MissingFolder:
         return next(place for place in places if self._is_own(place.name) or not place.exists())
 
     def _write(self, name: str, parts: Iterator[dict[str, Any]]) -> Path:
-        import pyarrow
-        import pyarrow.csv
-        import pyarrow.parquet
-
-        def typed(part: dict[str, Any]) -> Any:  # an empty list has no type by itself
-            kinds = {list: pyarrow.string()}
-            # From pandas' point of view, NaN is a blank: what cannot be judged has no number.
-            arrays = {n: pyarrow.array(v, kinds.get(type(v)), from_pandas=True) for n, v in part.items()}
-            return pyarrow.table(arrays)
-
-        def fill(temporary: Path) -> None:
-            first = typed(next(parts))
-            kind = pyarrow.csv.CSVWriter if name.endswith(".csv") else pyarrow.parquet.ParquetWriter
-            style = {"write_options": pyarrow.csv.WriteOptions(quoting_style="needed")} if name.endswith(".csv") else {}
-            with kind(str(temporary), first.schema, **style) as writer:
-                writer.write_table(first)
-                for part in parts:
-                    writer.write_table(typed(part))
-
-        write_with(self.path / name, fill)
+        write = _write_csv if name.endswith(".csv") else write_columns
+        write_with(self.path / name, lambda temporary: write(temporary, parts))
         return self.path / name
+
+
+def _write_csv(out: Path, parts: Iterator[dict[str, Any]]) -> None:
+    with out.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, part in enumerate(parts):
+            if not number:
+                writer.writerow(part)
+            writer.writerows(zip(*(map(_cell, values) for values in part.values()), strict=True))
+
+
+def _cell(value: Any) -> str:
+    """A cell of a list: what cannot be judged has no number, and a whole number no decimals."""
+    if isinstance(value, str):
+        return value
+    return "" if np.isnan(value) else f"{value:.12g}"
 
 
 def _read_summary(path: Path) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from positively.files import beside
 from positively.labels import LabelTable
 from positively.review.store import DecisionStore
 from positively.tables.options import ReadOptions
-from positively.tables.write_back import WRITABLE, write_table
+from positively.tables.write_back import write_table, written_suffix
 
 
 def default_export(source: Path) -> Path:
     """Where the reviewed table goes unless told: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` the same way."""
-    is_table = source.is_file() and source.suffix.lower() in WRITABLE
-    return beside(source, f".reviewed{source.suffix if is_table else '.csv'}")
+    return beside(source, f".reviewed{written_suffix(source)}")
 
 
 def free_export(source: Path, store: DecisionStore) -> Path:

@@ -11,9 +11,9 @@ from positively.errors import ConfigError, ImageError, and_more, option
 from positively.files import beside
 from positively.images.decode import is_image_name, verify_images
 from positively.labels import UNKNOWN, LabelTable
+from positively.tables.formats import find_format
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
-from positively.tables.voc import find_years, is_home
 
 
 def open_reviewable(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
@@ -37,10 +37,8 @@ def open_table(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]
 
 
 def is_bare_folder(path: Path) -> bool:
-    """Whether a path is a folder that is neither COCO's nor PASCAL VOC's."""
-    if not path.is_dir() or (path / "annotations").is_dir() or path.absolute().name == "VOCdevkit":
-        return False
-    return not (is_home(path) or find_years(path))
+    """Whether a path is a folder that holds labels in no known format, such as COCO's or PASCAL VOC's."""
+    return path.is_dir() and find_format(path) is None
 
 
 def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:

@@ -22,7 +22,7 @@ from positively.review.store import DecisionStore, Spelling
 from positively.review.tally import Tally, is_skip
 from positively.tables.names import same
 from positively.tables.options import ReadOptions
-from positively.tables.write_back import check_tag, is_table
+from positively.tables.write_back import check_tag, row_format
 
 Pair = tuple[int, str]
 """Row of a photo, and a tag."""
@@ -235,7 +235,7 @@ class ReviewSession:
 
     def add_tag(self, name: str, rows: Sequence[int]) -> str:
         """Add a tag that nobody had, from a few photos that carry it; returns its name, tidied."""
-        is_listed = self._source is not None and is_table(self._source)
+        is_listed = self._source is not None and row_format(self._source) is not None
         # What came from no table is written as one, with ; between tags.
         name = check_tag(name, self._source, self._options if is_listed else replace(self._options, separator=";"))
         if not rows or not all(0 <= row < len(self.table) for row in rows):

@@ -12,6 +12,7 @@ from pathlib import Path
 from positively.errors import FileError, option
 from positively.files import write_with
 from positively.runs.tagging import Prediction
+from positively.tables.parquet import import_pyarrow
 
 _ROWS_AT_ONCE = 10_000
 
@@ -37,13 +38,11 @@ def write_json_lines(path: Path, predictions: Iterable[Prediction]) -> None:
 
 def write_parquet(path: Path, predictions: Iterable[Prediction]) -> None:
     """A row an image: ``image``, lists ``tags`` and ``scores``, best first, and ``error``."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa = import_pyarrow("Writing")
     lists = {"tags": pa.list_(pa.string()), "scores": pa.list_(pa.float32())}
     schema = pa.schema({"image": pa.string(), **lists, "error": pa.string()})
     remaining = iter(predictions)
-    with pq.ParquetWriter(path, schema) as writer:
+    with pa.parquet.ParquetWriter(path, schema) as writer:
         while rows := list(islice(remaining, _ROWS_AT_ONCE)):
             columns = {
                 "image": [one.image.encode(errors="backslashreplace").decode() for one in rows],

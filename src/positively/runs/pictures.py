@@ -10,12 +10,8 @@ from positively.errors import ImageError, and_more
 from positively.images.decode import is_image_name
 from positively.logs import logger
 from positively.runs.tagging import Picture
-from positively.tables.coco import read_coco_images
+from positively.tables.formats import find_format, table_suffixes
 from positively.tables.options import ReadOptions
-from positively.tables.table import read_image_names
-
-TABLES = (".csv", ".tsv", ".parquet", ".json")
-"""Endings by which a file is taken for a table whose images are meant."""
 
 
 def find_pictures(places: Sequence[str | Path], images: str | Path | None = None) -> list[Picture]:
@@ -48,14 +44,10 @@ def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
         return (Picture(path.as_posix(), path) for path in sorted(_images_under(place)))
     if not place.is_file():
         raise ImageError(f"{place} is no file.")
-    if place.suffix.lower() not in TABLES:
+    form = find_format(place) if place.suffix.lower() in table_suffixes() else None
+    if form is None:
         return [Picture(str(place), place)]
-    options = ReadOptions(images=images)
-    if place.suffix.lower() == ".json":
-        root, names = read_coco_images(place, options)
-    else:
-        root = place.parent if images is None else Path(images)
-        names = read_image_names(place, options)
+    root, names = form.images(place, ReadOptions(images=images))
     return (Picture(name, root / name) for name in names)
 
 

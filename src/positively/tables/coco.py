@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from positively.errors import ImageError, TableError, and_more, option
 from positively.images.paths import locate, tidy
@@ -12,9 +12,9 @@ from positively.labels import POSITIVE, LabelState, LabelTable
 from positively.tables.benchmark import Benchmark, benchmark_table, choose_year, read_file
 from positively.tables.build import image_folder
 from positively.tables.diagnostics import Report, stop
-from positively.tables.options import ReadOptions
+from positively.tables.formats import TableFormat
+from positively.tables.options import DEFAULTS, ReadOptions
 
-_DEFAULTS = ReadOptions()
 _NAME = re.compile(r"instances_([a-z]+)(\d{4})\.json")
 _AGAIN = "Download it again"
 _LISTS = ("images", "annotations", "categories")
@@ -22,48 +22,46 @@ _LISTS = ("images", "annotations", "categories")
 _READ_KEYS = {*_LISTS, "id", "name", "file_name", "image_id", "category_id", "caption", "keypoints"}
 
 
-def read_coco(
-    path: str | Path,
-    options: ReadOptions = _DEFAULTS,
-    classes: Sequence[str] | None = None,
-    report: Report = stop,
-) -> tuple[LabelTable, list[str]]:
-    """Read COCO instances: the json file, or the folder that holds ``annotations/instances_<part><year>.json``.
+class COCO(TableFormat):
+    """COCO instances: the json file, or the folder that holds ``annotations/instances_<part><year>.json``.
 
-    Args:
-        path: The json file or the folder.
-        options: How to read it: ``part``, ``year`` and ``empty_images`` are for this format.
-        classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
-        report: What to do with a problem after which reading can go on; unless told, raise it.
-
-    Returns:
-        The table (classes in the order of their ids, images in that of the file), and the lines that tell about it.
-
-    Raises:
-        TableError: The file is not there, cut off, or not about instances.
-        ImageError: Images are missing or broken, and the options do not say to leave them out.
+    ``part``, ``year`` and ``empty_images`` are options of this format. Classes come in the order of their ids,
+    images in that of the file.
     """
-    file, notes = _find_file(Path(path), options)
-    parts = _load(file)
-    columns, names = _read_categories(file, parts["categories"])
-    rows, images = _read_images(file, parts["images"])
-    labels = _read_annotations(file, parts["annotations"], rows, columns)
-    match = _NAME.fullmatch(file.name)
-    name = f"COCO {match[2]} {match[1]}" if match else "annotations in the format of COCO"
-    root = _image_root(file, images, options)
-    found = Benchmark(name, file.name, "image", root, names, images, range(1, len(images) + 1), labels, notes)
-    return benchmark_table(found, options, classes, report)
 
+    suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
-def read_coco_images(path: str | Path, options: ReadOptions = _DEFAULTS) -> tuple[Path, list[str]]:
-    """Folder and names of the images that a COCO json lists, annotated or not, and whether or not they are there."""
-    file = Path(path)
-    parts = _parse(file)
-    entries = parts.get("images") if isinstance(parts, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise TableError(f"{file}: not a COCO file, since it has no list of images.")
-    _, images = _read_images(file, entries)
-    return _image_root(file, images, options), images
+    def matches(self, path: Path) -> bool:
+        """Whether this is a json, or a folder with ``annotations``."""
+        return path.suffix.lower() in self.suffixes or (path / "annotations").is_dir()
+
+    def read(
+        self,
+        path: Path,
+        options: ReadOptions = DEFAULTS,
+        classes: Sequence[str] | None = None,
+        report: Report = stop,
+    ) -> tuple[LabelTable, list[str]]:
+        """Read the instances of one part."""
+        file, notes = _find_file(path, options)
+        parts = _load(file)
+        columns, names = _read_categories(file, parts["categories"])
+        rows, images = _read_images(file, parts["images"])
+        labels = _read_annotations(file, parts["annotations"], rows, columns)
+        match = _NAME.fullmatch(file.name)
+        name = f"COCO {match[2]} {match[1]}" if match else "annotations in the format of COCO"
+        root = _image_root(file, images, options)
+        found = Benchmark(name, file.name, "image", root, names, images, range(1, len(images) + 1), labels, notes)
+        return benchmark_table(found, options, classes, report)
+
+    def images(self, path: Path, options: ReadOptions = DEFAULTS) -> tuple[Path, list[str]]:
+        """Images that a json lists, annotated or not, and whether or not they are there."""
+        parts = _parse(path)
+        entries = parts.get("images") if isinstance(parts, dict) else None
+        if not isinstance(entries, list) or not entries:
+            raise TableError(f"{path}: not a COCO file, since it has no list of images.")
+        _, images = _read_images(path, entries)
+        return _image_root(path, images, options), images
 
 
 def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:

@@ -1,4 +1,4 @@
-"""Bytes → rows of text cells, each with the line it stands on."""
+"""Bytes → text → rows of cells, each with the line it stands on: for tables, and for lists of aliases and classes."""
 
 import codecs
 import csv
@@ -42,10 +42,16 @@ class RawTable:
     header_line: int = 1
     encoding: str = "UTF-8"
     kind: str = "CSV"
+    """Name of the format, as it is told."""
+    unit: str = "line"
+    """What the numbers of the rows count in the file."""
+    whole_rows: Callable[[], Iterator[Row]] | None = None
+    """The same rows with the text of cells that can hold no labels, such as records, which ``rows()`` gives as blanks;
+    None where there are none. Used to write such columns in another format."""
 
     def place(self, line: int) -> str:
         """Name a row as a person finds it: ``tags.csv line 14``."""
-        return f"{self.source} {'row' if self.kind == 'Parquet' else 'line'} {line}"
+        return f"{self.source} {self.unit} {line}"
 
 
 def read_bytes(path: Path) -> bytes:
@@ -82,27 +88,6 @@ def _decode(path: Path, contents: bytes) -> tuple[str, str]:
         except UnicodeDecodeError:
             continue
     raise TableError(f"{path}: the text is neither UTF-8 nor Windows-1252. Save it as CSV in UTF-8.")
-
-
-def read_raw_text(path: Path) -> RawTable:
-    """Open a CSV, TSV or the like; its delimiter is found, and a first line that names an image is no header."""
-    text, encoding = read_text(path)
-    delimiter = find_delimiter(text)
-    first_line, first = next(parse_rows(text, delimiter, path.name), (0, []))
-    if not first:
-        raise TableError(f"{path}: the file is empty. It needs a header and one line an image.")
-    has_header = not is_image_name(first[0].strip())
-    columns = tuple(cell.strip() if has_header else f"column {i}" for i, cell in enumerate(first, 1))
-
-    def rows() -> Iterator[Row]:
-        for line, cells in islice(parse_rows(text, delimiter, path.name), int(has_header), None):
-            if len(cells) != len(columns):
-                raise TableError(_wrong_width(path.name, line, cells, len(columns), has_header, delimiter))
-            yield line, cells
-
-    if next(rows(), None) is None:
-        raise TableError(f"{path}: there is a header, and no line below it. Each image needs a line.")
-    return RawTable(path.name, columns, rows, has_header, first_line, encoding)
 
 
 def parse_rows(text: str, delimiter: str, source: str) -> Iterator[Row]:
@@ -178,12 +163,3 @@ def _score(start: str, delimiter: str) -> tuple[bool, float, float, int]:
 def _is_excel_hint(line: int, cells: list[str], delimiter: str) -> bool:
     # Excel writes `sep=;` as the first line when asked to; split at its own delimiter it is two cells.
     return line == 1 and delimiter.join(cells).lower() == f"sep={delimiter}"
-
-
-def _wrong_width(source: str, line: int, cells: list[str], width: int, has_header: bool, delimiter: str) -> str:
-    like = "the header" if has_header else "the first line"
-    name = "tab" if delimiter == "\t" else f"'{delimiter}'"
-    return (
-        f"{source} line {line}: {like} has {width} cells, separated by {name}, and this one has {len(cells)}. "
-        'Put a cell that holds the separator in quotation marks: "cat, dog".'
-    )

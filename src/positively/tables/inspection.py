@@ -12,11 +12,9 @@ from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
 from positively.tables.diagnostics import Collected, Problem
 from positively.tables.lookalikes import find_lookalikes, nearest_classes
 from positively.tables.names import UnknownTagsError
-from positively.tables.options import ReadOptions
+from positively.tables.options import DEFAULTS, ReadOptions
 from positively.tables.overlap import image_hashes, refuse_overlap, with_hashes
 from positively.tables.reading import read_labels
-
-_DEFAULTS = ReadOptions()
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Inspection:
 
 def inspect_labels(
     path: str | Path,
-    options: ReadOptions = _DEFAULTS,
+    options: ReadOptions = DEFAULTS,
     classes: Sequence[str] | None = None,
     to_learn_from: bool = True,
 ) -> Inspection:

@@ -61,3 +61,6 @@ class ReadOptions:
                 object.__setattr__(self, name, os.fspath(value))
         for name, kind in kinds_of(type(self)).items():
             check_value(option(name), getattr(self, name), kind)
+
+
+DEFAULTS = ReadOptions()

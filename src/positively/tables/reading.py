@@ -5,22 +5,18 @@ from pathlib import Path
 
 from positively.errors import TableError
 from positively.labels import LabelTable
-from positively.tables.coco import read_coco
 from positively.tables.diagnostics import Report, stop
-from positively.tables.options import ReadOptions
-from positively.tables.table import read_table
-from positively.tables.voc import find_years, is_home, read_voc
-
-_DEFAULTS = ReadOptions()
+from positively.tables.formats import find_format
+from positively.tables.options import DEFAULTS, ReadOptions
 
 
 def read_labels(
     path: str | Path,
-    options: ReadOptions = _DEFAULTS,
+    options: ReadOptions = DEFAULTS,
     classes: Sequence[str] | None = None,
     report: Report = stop,
 ) -> tuple[LabelTable, list[str]]:
-    """Read a table of tags, COCO annotations or PASCAL VOC, whichever lies there.
+    """Read a table of tags, COCO annotations, PASCAL VOC or any other registered format, whichever lies there.
 
     Args:
         path: CSV, TSV or Parquet file; COCO json, or the folder with its ``annotations``; VOCdevkit or a year of it.
@@ -36,18 +32,10 @@ def read_labels(
         ImageError: Images are missing or broken, and the options do not say to leave them out.
     """
     path = Path(path)
-    if path.suffix.lower() == ".json":
-        return read_coco(path, options, classes, report)
-    if not path.is_dir():
-        return read_table(path, options, classes, report)
-    # VOC's folder is called Annotations, which some disks do not tell from COCO's annotations.
-    if any((path / "annotations").glob("instances_*.json")):
-        return read_coco(path, options, classes, report)
-    if path.absolute().name == "VOCdevkit" or is_home(path) or find_years(path):
-        return read_voc(path, options, classes, report)
-    if (path / "annotations").is_dir():
-        return read_coco(path, options, classes, report)
-    raise TableError(
-        f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 or "
-        "ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV or Parquet file that holds the tags."
-    )
+    found = find_format(path)
+    if found is None:
+        raise TableError(
+            f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 or "
+            "ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV or Parquet file that holds the tags."
+        )
+    return found.read(path, options, classes, report)

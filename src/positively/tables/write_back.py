@@ -17,23 +17,30 @@ from positively.images.paths import locate, tidy
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
 from positively.tables.cells import EMPTY_IN_PANDAS, state_code
 from positively.tables.columns import ABSENT_NAMES
+from positively.tables.editable import Cell, EditableTable, Row, Tags, torn_tag
+from positively.tables.formats import Writer, find_format, writers
 from positively.tables.names import clean, read_aliases, same
 from positively.tables.options import ReadOptions
-from positively.tables.sheet import Cell, Row, Sheet, Tags, torn_tag
-from positively.tables.table import read_table
+from positively.tables.rows import RowFormat
 
 Changes = Mapping[tuple[str, str], int]
 """(image, tag) → +1 added, −1 verified to be absent, 0 taken back to unknown."""
 
-WRITABLE = (".csv", ".tsv", ".parquet")
 
-
-def check_writable(out: Path, source: str | Path | None = None) -> None:
+def check_writable(out: Path, source: str | Path | None = None) -> Writer:
     """Refuse what would be written over, or in a format nobody knows: before anything is computed."""
-    if out.suffix.lower() not in WRITABLE:
-        raise TableError(f"{out}: the ending says the format, {', '.join(WRITABLE[:-1])} or {WRITABLE[-1]}.")
+    known = writers()
+    if out.suffix.lower() not in known:
+        *others, last = known
+        raise TableError(f"{out}: the ending says the format, {', '.join(others)} or {last}.")
     if source is not None and out.exists() and Path(source).exists() and out.samefile(source):
         raise TableError(f"{out}: that is the table itself, which stays as it is. Name another file.")
+    return known[out.suffix.lower()]
+
+
+def written_suffix(source: Path) -> str:
+    """Ending of what is written for a source: its own if it is a file in a format that can be written, else .csv."""
+    return source.suffix if source.is_file() and source.suffix.lower() in writers() else ".csv"
 
 
 def check_tag(name: str, source: Path | None, options: ReadOptions) -> str:
@@ -48,11 +55,12 @@ def check_tag(name: str, source: Path | None, options: ReadOptions) -> str:
     _check_letters(tag)
     _check_alias(tag, options)
     separator = options.separator
-    if source is not None and is_table(source):
-        sheet = Sheet.read(source, options)
-        separator = sheet.separator
-        if sheet.layout.classes:
-            _check_column(sheet, tag)
+    form = None if source is None else row_format(source)
+    if source is not None and form is not None:
+        edited = EditableTable.read(source, form, options)
+        separator = edited.separator
+        if edited.layout.classes:
+            _check_column(edited, tag)
     if separator is not None and separator in tag:
         raise TableError(torn_tag(tag, separator))
     return tag
@@ -74,15 +82,16 @@ def _check_alias(tag: str, options: ReadOptions) -> None:
             raise TableError(f"'{tag}' is another name of '{known}' in {options.aliases}. Take '{known}' itself.")
 
 
-def _check_column(sheet: Sheet, tag: str) -> None:
-    others = {same(column) for place, column in enumerate(sheet.columns) if place not in sheet.layout.classes}
+def _check_column(edited: EditableTable, tag: str) -> None:
+    others = {same(column) for place, column in enumerate(edited.columns) if place not in edited.layout.classes}
     if same(tag) in others or tag.startswith("Unnamed: "):
         raise TableError(f"A column '{tag}' would not be read as a tag in this table. Rename the tag.")
 
 
-def is_table(source: Path) -> bool:
-    """Whether tags came from a file that can be written again in its own shape."""
-    return source.is_file() and source.suffix.lower() != ".json"
+def row_format(source: Path) -> RowFormat | None:
+    """The format of a file of rows, which can be written again in its own shape; None for COCO, VOC and folders."""
+    found = find_format(source) if source.is_file() else None
+    return found if isinstance(found, RowFormat) else None
 
 
 def write_table(
@@ -99,7 +108,7 @@ def write_table(
     What was written is read back before it is moved into place, so that no label is lost in silence.
 
     Args:
-        out: CSV, TSV or Parquet file; never the source itself.
+        out: CSV, TSV or Parquet file, or one of another format that can be written; never the source itself.
         table: What was read from the source.
         changes: (image, tag) → state; a tag may be new.
         source: The file the table was read from. COCO, VOC and bare folders are written as ``image,tags,absent``.
@@ -109,35 +118,39 @@ def write_table(
     Raises:
         TableError: The shape of the table has no way to say all of it; nothing is written then.
     """
-    check_writable(out, source)
+    writer = check_writable(out, source)
     path = None if source is None else Path(source)
-    is_file = path is not None and is_table(path)
-    sheet = Sheet.read(path, options) if is_file and path is not None else Sheet.of(table, options)
-    known = set(map(sheet.key, table.classes))
-    for tag in {tag for _, tag in changes if sheet.key(tag) not in known}:
+    form = None if path is None else row_format(path)
+    if path is not None and form is not None:
+        edited = EditableTable.read(path, form, options)
+    else:
+        edited = EditableTable.of(table, options)
+    known = set(map(edited.key, table.classes))
+    for tag in {tag for _, tag in changes if edited.key(tag) not in known}:
         _check_letters(clean(tag))
-    _change(sheet, changes, table.root, column)
-    if not is_file:
+    _change(edited, changes, table.root, column)
+    if form is None:
         options = ReadOptions(separator=options.separator, blank="negative" if table.blank == NEGATIVE else "unknown")
     said = {pair: state for pair, state in changes.items() if column is None or state != POSITIVE}
 
     def fill(temporary: Path) -> None:
-        sheet.write(temporary, out.suffix.lower())
-        wrong = _misread(temporary, sheet, table, said, options)
+        edited.settle_syntax()
+        writer.write(edited, temporary)
+        wrong = _misread(temporary, writer, edited, table, said, options)
         if wrong is not None:
             raise TableError(f"{out}: {wrong.replace(temporary.name, out.name)} Nothing was written.")
 
     write_with(out, fill)
 
 
-def _change(sheet: Sheet, changes: Changes, root: Path, column: str | None) -> None:
+def _change(edited: EditableTable, changes: Changes, root: Path, column: str | None) -> None:
     """Put every change into the rows of its image."""
     by_image: dict[str, dict[str, LabelState]] = defaultdict(dict)
     for (image, tag), state in changes.items():
         by_image[image][tag] = LabelState(state)
     rows_of: dict[str, list[Row]] = {image: [] for image in by_image}
     for row, name in zip(
-        sheet.rows, locate([tidy(str(r.cells[sheet.layout.image])) for r in sheet.rows], root), strict=True
+        edited.rows, locate([tidy(str(r.cells[edited.layout.image])) for r in edited.rows], root), strict=True
     ):
         if name in rows_of:
             rows_of[name].append(row)
@@ -146,90 +159,90 @@ def _change(sheet: Sheet, changes: Changes, root: Path, column: str | None) -> N
         raise TableError(f"The image '{lost}' has a new tag, and no row in the table. Was the file changed meanwhile?")
     parts = [(rows_of[image], states) for image, states in by_image.items()]
     if column is not None:
-        sheet.own = sheet.add_column(column)
-    if sheet.layout.classes:
-        _change_classes(sheet, parts)
-    elif sheet.is_long:
-        _change_pairs(sheet, parts)
+        edited.own = edited.add_column(column)
+    if edited.layout.classes:
+        _change_classes(edited, parts)
+    elif edited.is_long:
+        _change_pairs(edited, parts)
     else:
-        _change_tags(sheet, parts)
+        _change_tags(edited, parts)
 
 
 Parts = Sequence[tuple[list[Row], Mapping[str, LabelState]]]
 """The rows of an image, with what is new of it."""
 
 
-def _add_own(sheet: Sheet, row: Row, states: Mapping[str, LabelState]) -> dict[str, LabelState]:
+def _add_own(edited: EditableTable, row: Row, states: Mapping[str, LabelState]) -> dict[str, LabelState]:
     """Put the added tags into the column of their own, if there is one; returns the other changes."""
-    if sheet.own is None:
+    if edited.own is None:
         return dict(states)
-    row.cells[sheet.own] = Tags(_of(states, POSITIVE))
+    row.cells[edited.own] = Tags(_of(states, POSITIVE))
     return {tag: state for tag, state in states.items() if state != POSITIVE}
 
 
-def _change_tags(sheet: Sheet, parts: Parts) -> None:
-    if sheet.layout.absent is None and sheet.options.blank == "unknown" and _says(parts, NEGATIVE):
-        place = sheet.add_column("absent", others=ABSENT_NAMES)
-        sheet.layout = replace(sheet.layout, absent=place)
-    columns = {POSITIVE: sheet.layout.tags, NEGATIVE: sheet.layout.absent}
+def _change_tags(edited: EditableTable, parts: Parts) -> None:
+    if edited.layout.absent is None and edited.options.blank == "unknown" and _says(parts, NEGATIVE):
+        place = edited.add_column("absent", others=ABSENT_NAMES)
+        edited.layout = replace(edited.layout, absent=place)
+    columns = {POSITIVE: edited.layout.tags, NEGATIVE: edited.layout.absent}
     for rows, all_states in parts:
-        states = _add_own(sheet, rows[0], all_states)
-        changed = {sheet.key(tag) for tag in states}
+        states = _add_own(edited, rows[0], all_states)
+        changed = {edited.key(tag) for tag in states}
         for row in rows:
             for state, column in columns.items():
                 if column is None:
                     continue
-                old = sheet.tags(row, column)
-                new = Tags(tag for tag in old if sheet.key(tag) not in changed)
+                old = edited.tags(row, column)
+                new = Tags(tag for tag in old if edited.key(tag) not in changed)
                 new += _of(states, state) if row is rows[0] else []  # the first row of an image takes what is new
                 if new != old:
                     row.cells[column] = new
 
 
-def _change_classes(sheet: Sheet, parts: Parts) -> None:
-    layout, options = sheet.layout, sheet.options
-    texts = (str(row.cells[column]) for row in sheet.rows for column in layout.classes)
-    sheet.marks[POSITIVE] = next((text for text in texts if state_code(text) == "positive"), "1")
-    parts = [(rows, _add_own(sheet, rows[0], states)) for rows, states in parts]
+def _change_classes(edited: EditableTable, parts: Parts) -> None:
+    layout, options = edited.layout, edited.options
+    texts = (str(row.cells[column]) for row in edited.rows for column in layout.classes)
+    edited.marks[POSITIVE] = next((text for text in texts if state_code(text) == "positive"), "1")
+    parts = [(rows, _add_own(edited, rows[0], states)) for rows, states in parts]
     columns_of: dict[str, list[int]] = defaultdict(list)
     for column in layout.classes:
-        columns_of[sheet.key(sheet.columns[column])].append(column)
-    new = {tag: sheet.key(tag) for _, states in parts for tag in states if sheet.key(tag) not in columns_of}
+        columns_of[edited.key(edited.columns[column])].append(column)
+    new = {tag: edited.key(tag) for _, states in parts for tag in states if edited.key(tag) not in columns_of}
     absent = _says(parts, NEGATIVE)
     if options.zero == options.blank == "unknown" and (
-        absent or ("negative" in sheet.codes and (new or _says(parts, UNKNOWN)))
+        absent or ("negative" in edited.codes and (new or _says(parts, UNKNOWN)))
     ):
         # Beside −1, a 0 and a blank would look as if they meant different things: both say unknown.
-        zeros = {text for row in sheet.rows for c in layout.classes if state_code(text := str(row.cells[c])) == "zero"}
-        for row in sheet.rows:
+        zeros = {text for row in edited.rows for c in layout.classes if state_code(text := str(row.cells[c])) == "zero"}
+        for row in edited.rows:
             for column in layout.classes:
                 row.cells[column] = UNKNOWN if row.cells[column] in zeros else row.cells[column]
     for tag, key in new.items():
         if key not in columns_of:
-            _check_column(sheet, tag)
-            columns_of[key] = [sheet.add_column(tag, UNKNOWN)]
+            _check_column(edited, tag)
+            columns_of[key] = [edited.add_column(tag, UNKNOWN)]
     for rows, states in parts:
         for tag, state in states.items():
             for row in rows:
-                for column in columns_of[sheet.key(tag)]:
+                for column in columns_of[edited.key(tag)]:
                     row.cells[column] = state
 
 
-def _change_pairs(sheet: Sheet, parts: Parts) -> None:
+def _change_pairs(edited: EditableTable, parts: Parts) -> None:
     """One pair a line: its state is changed where it stands, and a line is added where there is none."""
-    has_unknown = sheet.options.zero == "unknown"  # a 0 keeps the line, and the image with it
-    sheet.marks[UNKNOWN] = "0"
-    if sheet.layout.state is None and (_says(parts, NEGATIVE) or (_says(parts, UNKNOWN) and has_unknown)):
-        sheet.layout = replace(sheet.layout, state=sheet.add_column("state", POSITIVE))
-    tags, column = sheet.layout.tags, sheet.layout.state
+    has_unknown = edited.options.zero == "unknown"  # a 0 keeps the line, and the image with it
+    edited.marks[UNKNOWN] = "0"
+    if edited.layout.state is None and (_says(parts, NEGATIVE) or (_says(parts, UNKNOWN) and has_unknown)):
+        edited.layout = replace(edited.layout, state=edited.add_column("state", POSITIVE))
+    tags, column = edited.layout.tags, edited.layout.state
     assert tags is not None
     for rows, states in parts:
         for tag, state in states.items():
-            own = sheet.own is not None and state == POSITIVE
+            own = edited.own is not None and state == POSITIVE
             found = False
             for row in () if own else rows:
-                others = Tags(other for other in sheet.tags(row, tags) if sheet.key(other) != sheet.key(tag))
-                if others == sheet.tags(row, tags):
+                others = Tags(other for other in edited.tags(row, tags) if edited.key(other) != edited.key(tag))
+                if others == edited.tags(row, tags):
                     continue
                 if others or (state == UNKNOWN and not has_unknown):
                     row.cells[tags] = others
@@ -238,28 +251,30 @@ def _change_pairs(sheet: Sheet, parts: Parts) -> None:
                     if column is not None:
                         row.cells[column] = state
             if not found and (state != UNKNOWN or has_unknown):
-                shared = {sheet.layout.image, sheet.layout.split}
+                shared = {edited.layout.image, edited.layout.split}
                 cells: list[Cell] = [cell if place in shared else None for place, cell in enumerate(rows[0].cells)]
-                cells[sheet.own if own and sheet.own is not None else tags] = Tags([tag])
+                cells[edited.own if own and edited.own is not None else tags] = Tags([tag])
                 if column is not None:
                     cells[column] = state
-                sheet.rows.append(Row(cells, rows[0].origin))
-    sheet.rows = [row for row in sheet.rows if row.cells[tags] != []]  # what lost its last tag
+                edited.rows.append(Row(cells, rows[0].origin))
+    edited.rows = [row for row in edited.rows if row.cells[tags] != []]  # what lost its last tag
 
 
-def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options: ReadOptions) -> str | None:
+def _misread(
+    path: Path, writer: Writer, edited: EditableTable, table: LabelTable, said: Changes, options: ReadOptions
+) -> str | None:
     """Read a file back; returns what it does not say as it should, or None."""
     row_of = {image: row for row, image in enumerate(table.images)}
-    column_of = {sheet.key(name): column for column, name in enumerate(table.classes)}
+    column_of = {edited.key(name): column for column, name in enumerate(table.classes)}
     column_of |= {name: column for column, name in enumerate(table.classes)}
     classes = list(table.classes)
     for _, tag in said:
-        if tag not in column_of and sheet.key(tag) not in column_of:
-            column_of[sheet.key(tag)] = len(classes)
+        if tag not in column_of and edited.key(tag) not in column_of:
+            column_of[edited.key(tag)] = len(classes)
             classes.append(clean(tag))
     blank = int(table.blank)
     rows = np.array([row_of[image] for image, _ in said], dtype=np.int64)
-    columns = np.array([column_of.get(tag, column_of.get(sheet.key(tag))) for _, tag in said], dtype=np.int64)
+    columns = np.array([column_of.get(tag, column_of.get(edited.key(tag))) for _, tag in said], dtype=np.int64)
     states = np.array(list(said.values()), dtype=np.int8)
     expected = table.with_classes(classes).offsets.astype(np.int8)
     if len(said):
@@ -277,7 +292,7 @@ def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options
         classes=None,
     )
     try:
-        again, _ = read_table(path, reading, classes)
+        again, _ = writer.read(path, reading, classes)
     except PositivelyError as error:
         return f"the table could not be read back: {error.message}"
     place_of = {image: place for place, image in enumerate(again.images)}
@@ -292,7 +307,7 @@ def _misread(path: Path, sheet: Sheet, table: LabelTable, said: Changes, options
         if column >= len(table.classes) and (row, column) not in pairs:
             continue  # nobody said anything about the new tag here
         is_state, was_state = int(found[row, column]) + blank, int(expected[row, column]) + blank
-        if not sheet.is_file and was_state == UNKNOWN and is_state == blank:
+        if edited.format is None and was_state == UNKNOWN and is_state == blank:
             continue  # beside complete tags, image,tags,absent has no word for it
         names = [LabelState(state).name.lower() for state in (is_state, was_state)]
         return (

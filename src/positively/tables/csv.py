@@ -1,0 +1,83 @@
+"""CSV, TSV and the like: text with delimiters, in any of the usual encodings."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from positively.errors import TableError
+from positively.images.decode import is_image_name
+from positively.tables.dialect import RawTable, Row, find_delimiter, has_excel_hint, parse_rows, read_text
+from positively.tables.rows import RowFormat
+
+if TYPE_CHECKING:
+    from positively.tables.editable import EditableTable
+
+
+class CSV(RowFormat):
+    """Cells separated by , ; tab or |, with or without a header."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".csv",)
+    delimiter: ClassVar[str | None] = None
+    """What is written between the cells; None for that of the source, or a comma."""
+
+    def open(self, path: Path) -> RawTable:
+        """Open a file; its delimiter is found, and a first line that names an image is no header."""
+        text, encoding = read_text(path)
+        delimiter = find_delimiter(text)
+        first_line, first = next(parse_rows(text, delimiter, path.name), (0, []))
+        if not first:
+            raise TableError(f"{path}: the file is empty. It needs a header and one line an image.")
+        has_header = not is_image_name(first[0].strip())
+        columns = tuple(cell.strip() if has_header else f"column {i}" for i, cell in enumerate(first, 1))
+
+        def rows() -> Iterator[Row]:
+            for line, cells in islice(parse_rows(text, delimiter, path.name), int(has_header), None):
+                if len(cells) != len(columns):
+                    raise TableError(_wrong_width(path.name, line, cells, len(columns), has_header, delimiter))
+                yield line, cells
+
+        if next(rows(), None) is None:
+            raise TableError(f"{path}: there is a header, and no line below it. Each image needs a line.")
+        return RawTable(path.name, columns, rows, has_header, first_line, encoding)
+
+    def write(self, table: EditableTable, out: Path) -> None:
+        """Write the rows with the delimiter, encoding and line ends of the source where that is CSV, too."""
+        delimiter, encoding, line_end, hint = ",", "utf-8", "\n", False
+        if table.source is not None and isinstance(table.format, CSV):
+            source, found = read_text(table.source)
+            delimiter, hint = find_delimiter(source), has_excel_hint(source)
+            # Excel takes UTF-8 without its mark for Windows-1252.
+            marked = table.source.read_bytes().startswith(codecs.BOM_UTF8) or found != "UTF-8"
+            encoding = "utf-8-sig" if marked else "utf-8"
+            line_end = "\r\n" if "\r\n" in source[: source.find("\n") + 1] else "\n"
+        delimiter = self.delimiter or delimiter
+        text = io.StringIO(newline="")
+        if hint:
+            text.write(f"sep={delimiter}{line_end}")
+        writer = csv.writer(text, delimiter=delimiter, lineterminator=line_end)
+        if table.has_header:
+            writer.writerow(table.columns)
+        writer.writerows(table.texts())
+        out.write_text(text.getvalue(), encoding=encoding, newline="")
+
+
+class TSV(CSV):
+    """The same, written with tabs."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".tsv",)
+    delimiter: ClassVar[str | None] = "\t"
+
+
+def _wrong_width(source: str, line: int, cells: list[str], width: int, has_header: bool, delimiter: str) -> str:
+    like = "the header" if has_header else "the first line"
+    name = "tab" if delimiter == "\t" else f"'{delimiter}'"
+    return (
+        f"{source} line {line}: {like} has {width} cells, separated by {name}, and this one has {len(cells)}. "
+        'Put a cell that holds the separator in quotation marks: "cat, dog".'
+    )

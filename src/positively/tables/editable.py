@@ -1,0 +1,173 @@
+"""A table to be written again: named columns and rows of cells, some of which are to say something new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from positively.errors import TableError
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
+from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax
+from positively.tables.columns import Layout, find_layout
+from positively.tables.names import clean, read_aliases, same
+from positively.tables.options import ReadOptions
+from positively.tables.records import read_records
+
+if TYPE_CHECKING:
+    from positively.tables.rows import RowFormat
+
+
+class Tags(list[str]):
+    """The tags that a cell is to hold."""
+
+
+Cell = str | Tags | LabelState | None
+"""Text as it stands in the file; or what the cell is to say; or nothing."""
+
+
+@dataclass
+class Row:
+    """Cells, and the row of the file that their text comes from."""
+
+    cells: list[Cell]
+    origin: int
+
+
+class EditableTable:
+    """Columns, rows, and which column is what; a cell that is not changed is written as it was."""
+
+    def __init__(self, columns: list[str], rows: list[Row], layout: Layout, options: ReadOptions) -> None:
+        self.columns, self.rows, self.layout, self.options = columns, rows, layout, options
+        self.source: Path | None = None
+        self.format: RowFormat | None = None
+        """What the source is in; None where the table is written from labels alone."""
+        self.is_long = False
+        self.syntax: TagSyntax = find_syntax([], options.separator or ";", pairs=False)
+        self.codes: set[Code] = set()
+        self.marks = {POSITIVE: "1", NEGATIVE: "-1", UNKNOWN: "" if options.blank == "unknown" else "0"}
+        self.own: int | None = None
+        self.key: Callable[[str], str] = same
+        self.width = len(columns)
+        """How many columns the source has; those that are added come after them."""
+        self._had_header = True
+
+    @classmethod
+    def of(cls, table: LabelTable, options: ReadOptions) -> EditableTable:
+        """What only lists tags: image, tags, absent."""
+        listed, rows = table.offsets.sorted_indices(), []
+        for number, image in enumerate(table.images):
+            part = slice(listed.indptr[number], listed.indptr[number + 1])
+            pairs = list(zip(listed.indices[part].tolist(), (listed.data[part] + table.blank).tolist(), strict=True))
+            # What equals the blank state is not listed: beside complete tags, nothing is called absent.
+            there, absent = (Tags(table.classes[c] for c, s in pairs if s == state) for state in (POSITIVE, NEGATIVE))
+            rows.append(Row([image, there, absent], number))
+        return cls(["image", "tags", "absent"], rows, Layout(0, 1, 2), options)
+
+    @classmethod
+    def read(cls, path: Path, form: RowFormat, options: ReadOptions) -> EditableTable:
+        """A file as it stands."""
+        raw = form.open(path)
+        layout = find_layout(raw, options)
+        rows = [Row(list(cells), number) for number, (_, cells) in enumerate(raw.rows())]
+        if raw.whole_rows is not None:
+            for row, (_, whole) in zip(rows, raw.whole_rows(), strict=True):
+                for place in layout.unread:
+                    row.cells[place] = whole[place]
+        made = cls(list(raw.columns), rows, layout, options)
+        records = read_records(raw, layout, options)
+        made.source, made.format, made.is_long, made._had_header = path, form, records.is_long, raw.has_header
+        made.codes = records.codes
+        if not raw.has_header:  # a column more needs a header, and then all have names
+            roles = {layout.image: "image", layout.tags: "tags", layout.split: "split", layout.state: "state"}
+            asked = (options.image_column, options.tags_column, options.absent_column, options.split_column)
+            made.columns = [name if name in asked else roles.get(c, name) for c, name in enumerate(raw.columns)]
+        if layout.tags is not None:
+            made.syntax = made._find_syntax()
+        if options.aliases is not None:
+            aliases = read_aliases(Path(options.aliases))
+            made.key = lambda name: same(aliases.get(same(name), name))
+        return made
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the columns have names to be written: a column more needs one, and then all have."""
+        return self._had_header or len(self.columns) > self.width
+
+    @property
+    def separator(self) -> str | None:
+        """What no tag may hold, since it stands between two tags of a cell, or would; None if nothing does."""
+        if self.format is None:
+            return self.options.separator
+        if self.layout.classes:
+            return None
+        return ";" if self.syntax.one_a_cell and not self.is_long else self.syntax.separator
+
+    @property
+    def tag_columns(self) -> list[int]:
+        """Places of the columns that hold tags or absences."""
+        return [place for place in (self.layout.tags, self.layout.absent) if place is not None]
+
+    def _find_syntax(self) -> TagSyntax:
+        texts = (self.text(row.cells[place], place) for row in self.rows for place in self.tag_columns)
+        filled = [text for text in texts if text.strip() not in EMPTY_IN_PANDAS]
+        return find_syntax(filled, self.options.separator, pairs=self.layout.state is not None)
+
+    def tags(self, row: Row, column: int) -> Tags:
+        """The tags in a cell, as they are spelled there."""
+        cell = row.cells[column]
+        return cell if isinstance(cell, Tags) else _split(self.syntax, cell if isinstance(cell, str) else "")
+
+    def add_column(self, name: str, value: Cell = None, others: tuple[str, ...] = ()) -> int:
+        """A new last column under a name that no other has: this, one of the others, or this with a number."""
+        taken, number = {same(column) for column in self.columns}, 2
+        free = next((word for word in (name, *others) if same(word) not in taken), name)
+        while same(free) in taken:
+            free, number = f"{name} {number}", number + 1
+        self.columns.append(free)
+        for row in self.rows:
+            row.cells.append(value)
+        return len(self.columns) - 1
+
+    def settle_syntax(self) -> None:
+        """Make sure that tags are found again: where a mark inside a name would tear it, all are written as lists."""
+        cells = [(row, place) for row in self.rows for place in self.tag_columns]
+        changed = [tag for row, place in cells if isinstance(row.cells[place], Tags) for tag in self.tags(row, place)]
+        torn = next((tag for tag in changed if self.separator is not None and self.separator in tag), None)
+        if torn is not None:
+            raise TableError(torn_tag(torn, str(self.separator)))
+        if not changed or self.syntax.is_list:
+            return
+        found = self._find_syntax()
+        if any(_split(found, self.text(row.cells[place], place)) != self.tags(row, place) for row, place in cells):
+            for row, place in cells:
+                row.cells[place] = self.tags(row, place)
+            self.syntax = find_syntax(["[]"], None, pairs=False)
+
+    def text(self, cell: Cell, place: int) -> str:
+        """What a cell says, as it is written into a column of text."""
+        if isinstance(cell, LabelState):
+            return self.marks[cell]
+        if not isinstance(cell, Tags):
+            return cell or ""
+        separator = self.syntax.separator or ";"
+        if self.syntax.is_list or (place == self.own and any(separator in tag for tag in cell)):
+            return json.dumps(cell, ensure_ascii=False) if cell else ""
+        return separator.join(cell)
+
+    def texts(self) -> Iterator[list[str]]:
+        """The rows as text."""
+        return ([self.text(cell, place) for place, cell in enumerate(row.cells)] for row in self.rows)
+
+
+def torn_tag(tag: str, separator: str) -> str:
+    """Say why a tag cannot stand in a cell."""
+    return f"The tag '{tag}' holds '{separator}', which separates tags in this table. Rename it."
+
+
+def _split(syntax: TagSyntax, text: str) -> Tags:
+    if text.strip() in EMPTY_IN_PANDAS:
+        return Tags()
+    return Tags(tag for tag in map(clean, syntax.split(text)) if tag)

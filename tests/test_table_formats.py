@@ -1,0 +1,235 @@
+"""What every registered table format keeps to, among them the one that docs/extending.md shows."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import positively as po
+import shapes
+from conftest import options
+from positively.cli import main
+from positively.errors import ConfigError, PositivelyError, TableError, in_shell
+from positively.labels import LabelTable
+from positively.missing.files import MissingFolder
+from positively.registry import TABLES, load_plugin
+from positively.runs.pictures import find_pictures
+from positively.tables.formats import Writer, find_format, table_suffixes, writers
+from positively.tables.options import ReadOptions
+from positively.tables.reading import read_labels
+from positively.tables.write_back import check_writable, write_table
+
+PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+NAMES = [*TABLES, "jsonl"]
+WRITABLE = ["csv", "tsv", "parquet", "jsonl"]
+IMAGES = ["a.jpg", "b.jpg", "c.jpg"]
+STATES = np.array([[1, -1], [0, 1], [0, 0]], dtype=np.int8)  # of the classes car and dog
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    code = next(code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "register_table" in code)
+    path = tmp_path_factory.mktemp("plugin") / "json_lines.py"
+    path.write_text(code)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded(plugin):
+    load_plugin(str(plugin))
+    yield
+    load_plugin.cache_clear()
+    TABLES._entries.pop("jsonl")
+
+
+def save_photos(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(IMAGES):
+        Image.new("RGB", (8, 8), (90 * number, 90, 0)).save(folder / name)
+
+
+def write_coco(root: Path) -> Path:
+    save_photos(root)
+    content = {
+        "images": [{"id": number, "file_name": name} for number, name in enumerate(IMAGES)],
+        "categories": [{"id": 1, "name": "car"}, {"id": 2, "name": "dog"}],
+        "annotations": [{"id": 1, "image_id": 0, "category_id": 1}, {"id": 2, "image_id": 1, "category_id": 2}],
+    }
+    (root / "mine.json").write_text(json.dumps(content))
+    return root / "mine.json"
+
+
+def write_voc(root: Path) -> Path:
+    home = root / "VOC2007"
+    save_photos(home / "JPEGImages")
+    (home / "ImageSets" / "Main").mkdir(parents=True)
+    (home / "ImageSets" / "Main" / "trainval.txt").write_text("".join(f"{Path(name).stem}\n" for name in IMAGES))
+    (home / "Annotations").mkdir()
+    for name, thing in zip(IMAGES, ("car", "dog", None), strict=True):
+        found = f"<object><name>{thing}</name></object>" if thing else ""
+        (home / "Annotations" / f"{Path(name).stem}.xml").write_text(f"<annotation>{found}</annotation>")
+    return home
+
+
+def write_example(name: str, root: Path) -> Path:
+    """A car in a.jpg, a dog in b.jpg, nothing known of c.jpg, written by hand or by the format itself."""
+    by_hand = {"coco": write_coco, "voc": write_voc}
+    if name in by_hand:
+        return by_hand[name](root)
+    save_photos(root)
+    path = root / f"tags{TABLES[name].suffixes[0]}"
+    assert isinstance(TABLES[name](), Writer), f"a format that cannot be written needs an example here: {name}"
+    write_table(path, example_table(root), {}, source=None, options=ReadOptions())
+    return path
+
+
+def example_table(root: Path) -> LabelTable:
+    (root / "given.csv").write_text("image,car,dog\na.jpg,1,-1\nb.jpg,,1\nc.jpg,,\n")
+    return read_labels(root / "given.csv", ReadOptions(images=str(root)))[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_format_reads_what_is_in_it(name, tmp_path):
+    path = write_example(name, tmp_path / name)
+    table, notes = read_labels(path)
+    states = {c: table.states()[:, table.classes.index(c)].tolist() for c in ("car", "dog")}
+    assert [value == 1 for value in states["car"]] == [True, False, False]
+    assert [value == 1 for value in states["dog"]] == [False, True, False]
+    assert [Path(image).name for image in table.images] == IMAGES and all(place.is_file() for place in table.paths)
+    assert table.source and table.source in notes[0] and all(in_shell(note).strip() for note in notes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_format_takes_the_classes_it_is_given_in_their_order(name, tmp_path):
+    table, _ = read_labels(write_example(name, tmp_path), classes=["dog", "car", *_others(name)])
+    assert table.classes[:2] == ("dog", "car") and table.counts(po.LabelState.POSITIVE)[:2].tolist() == [1, 1]
+
+
+def _others(name: str) -> list[str]:
+    from positively.tables.voc import CLASSES
+
+    return [one for one in CLASSES if one not in ("dog", "car")] if name == "voc" else []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_format_recognises_its_own_and_nothing_else(name, tmp_path):
+    for other in NAMES:
+        assert TABLES[name]().matches(write_example(other, tmp_path / other)) == (name == other), other
+    found = find_format(write_example(name, tmp_path / "again"))
+    assert type(found) is TABLES[name]
+    assert not TABLES[name]().matches(tmp_path / "again" / "a.jpg") and not TABLES[name]().matches(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_read_is_a_sentence_with_the_path(name, tmp_path):
+    path = write_example(name, tmp_path)
+    gone = path.with_name(f"gone{path.suffix}")
+    with pytest.raises(PositivelyError, match="gone"):
+        TABLES[name]().read(gone)
+    with pytest.raises(PositivelyError, match="gone"):
+        read_labels(gone)
+    if path.is_dir():
+        (path / "ImageSets" / "Main" / "trainval.txt").write_bytes(b"\0\1\2" * 100)
+    else:
+        path.write_bytes(b"PAR1" * (name == "parquet") + b"\0\1\2" * 100)
+    with pytest.raises(PositivelyError, match=re.escape(path.name)):
+        read_labels(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_format_names_its_images(name, tmp_path):
+    path = write_example(name, tmp_path)
+    root, names = TABLES[name]().images(path)
+    assert [(root / one).name for one in names] == IMAGES and (root / names[0]).is_file()
+    if path.is_file():  # then `predict` takes it for a table
+        assert path.suffix in table_suffixes()
+        assert [Path(str(picture.source)).name for picture in find_pictures([path])] == IMAGES
+
+
+@pytest.mark.parametrize("name", WRITABLE)
+def test_labels_come_back_from_what_a_format_writes(name, tmp_path):
+    path = write_example(name, tmp_path)
+    again, _ = read_labels(path, classes=["car", "dog"])
+    np.testing.assert_array_equal(again.states(), STATES)
+    out = tmp_path / f"new{path.suffix}"
+    changes = {("c.jpg", "a zebra, striped"): 1, ("b.jpg", "car"): -1, ("a.jpg", "dog"): 1}
+    write_table(out, again, changes, source=path, options=ReadOptions())
+    changed, _ = read_labels(out, classes=["car", "dog", "a zebra, striped"])
+    assert changed.states().tolist() == [[1, 1, 0], [-1, 1, 0], [0, 0, 1]]
+    write_table(out, again, changes, source=path, options=ReadOptions(), column="missing")
+    kept, _ = read_labels(out, classes=["car", "dog"])
+    assert kept.states().tolist() == [[1, -1], [-1, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("source", WRITABLE)
+@pytest.mark.parametrize("target", WRITABLE)
+def test_a_table_of_one_format_is_written_in_another(source, target, tmp_path):
+    path = write_example(source, tmp_path)
+    out = tmp_path / f"new{TABLES[target].suffixes[0]}"
+    write_table(out, read_labels(path)[0], {("c.jpg", "car"): 1}, source=path, options=ReadOptions())
+    assert read_labels(out, classes=["car", "dog"])[0].states().tolist() == [[1, -1], [0, 1], [1, 0]]
+
+
+def test_every_format_that_writes_is_tested_here():
+    assert set(writers()) == {TABLES[name].suffixes[0] for name in WRITABLE}
+
+
+def test_a_format_of_ones_own_is_asked_first(tmp_path):
+    path = write_coco(tmp_path)
+    try:
+
+        @po.register_table("mine")
+        class Mine(TABLES["jsonl"]):
+            suffixes = (".json",)
+
+        path.write_text('{"image": "a.jpg", "tags": ["cat"]}\n')
+        assert read_labels(path)[0].classes == ("cat",)
+    finally:
+        TABLES._entries.pop("mine", None)
+    with pytest.raises(TableError, match="not a COCO file"):
+        read_labels(path)
+
+
+def test_the_command_line_reads_the_format_of_a_plugin(plugin, place, tmp_path, positively):
+    table = shapes.write_shapes(tmp_path, "train", 120, seed=1).with_known_ratio(0.5, 0).positives_only()
+    path = tmp_path / "shapes.jsonl"
+    write_table(path, table, {}, source=None, options=ReadOptions())
+    words = [path, "--images", table.root, "--plugin", plugin]
+    assert "shapes.jsonl, JSON lines" in positively("check", *words).stdout
+    network = {name: value for name, value in shapes.pretrained(place).items() if name != "head_options"}
+    positively("missing", *words, *options(network))
+    written = tmp_path / "shapes-missing" / "shapes.jsonl"
+    first = json.loads(written.read_text().splitlines()[0])
+    assert isinstance(first["tags"], list) and "missing" in first
+    again, _ = read_labels(written, ReadOptions(images=str(table.root)), table.classes)
+    np.testing.assert_array_equal(again.states(), table.states())
+
+
+def test_an_ending_that_no_format_writes_is_refused(tmp_path, capsys):
+    with pytest.raises(TableError, match=r"tags\.xlsx.*\.csv.*\.parquet"):
+        check_writable(tmp_path / "tags.xlsx")
+    assert main(["check", str(tmp_path)]) == 2
+    assert "COCO" in capsys.readouterr().err
+
+
+def test_without_pyarrow_only_parquet_is_out_of_reach(tmp_path, monkeypatch):
+    path = write_example("parquet", tmp_path)
+    table = example_table(tmp_path)
+    found = po.find_missing(np.full((3, 2), 0.5), STATES, images=IMAGES, classes=["car", "dog"])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    command = re.escape("pip install 'positively[parquet]'")
+    with pytest.raises(ConfigError, match=rf"Reading Parquet.*pyarrow.*{command}"):
+        read_labels(path)
+    with pytest.raises(ConfigError, match=rf"Writing Parquet.*{command}"):
+        write_table(tmp_path / "out.parquet", table, {}, source=None, options=ReadOptions())
+    with pytest.raises(ConfigError, match=command):
+        MissingFolder(tmp_path / "lists").write(found, "parquet", {})
+    assert not (tmp_path / "out.parquet").exists()
+    write_table(tmp_path / "out.csv", table, {}, source=None, options=ReadOptions())
+    assert len(read_labels(tmp_path / "out.csv")[0]) == 3
+    files = MissingFolder(tmp_path / "lists").write(found, "csv", {})
+    assert all(file.read_text().startswith(("image,tag,", "tag,")) for file in files)
