@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from positively.calibration import (
     calibrate,
@@ -14,12 +15,11 @@ from positively.calibration import (
     join,
     level_positives,
     precision_cuts,
-    pu_average_precision,
     summarize,
     summarized_pu_average_precision,
 )
 from positively.errors import MetricError
-from positively.metrics import average_precision, f1_scores
+from positively.metrics import average_precision, f1_scores, pair_average_precision, pu_average_precision
 
 # Normal scores of equal spread: the true logit is straight, so that there is a known answer.
 STRAIGHT = {"leave_one_out": False, "frequency_bend": np.inf}
@@ -184,9 +184,9 @@ def test_average_precision_of_some_positives_is_that_of_all_up_to_their_share():
     for _ in range(400):
         known = np.zeros_like(truth)
         known[generator.permutation(positives)[: len(positives) // 5]] = True
-        found.append(pu_average_precision(scores, known) / known.sum())
+        found.append(pair_average_precision(scores, known) / known.sum())
         plain.append(float(average_precision(scores, np.where(known, 1, -1))[0]) / known.sum())
-    whole = pu_average_precision(scores, truth) / truth.sum()
+    whole = pair_average_precision(scores, truth) / truth.sum()
     assert np.mean(found) == pytest.approx(whole, rel=0.03)
     assert np.mean(plain) > 1.3 * float(average_precision(scores, np.where(truth, 1, -1))[0]) / truth.sum()
 
@@ -194,16 +194,28 @@ def test_average_precision_of_some_positives_is_that_of_all_up_to_their_share():
 def test_average_precision_of_a_summary_is_close_to_that_of_the_scores():
     scores, states, _ = table(0.3)
     states[:, 0] = 0  # a class without a positive says nothing
-    exact = pu_average_precision(scores, states == 1)
+    exact = pair_average_precision(scores, states == 1)
     assert summarized_pu_average_precision(summarize(scores, states, leave_one_out=False)) == pytest.approx(
         exact, rel=0.03
     )
-    assert np.isnan(pu_average_precision(scores, np.zeros_like(states, dtype=bool)))
-    tied = pu_average_precision(np.zeros((10, 1)), np.arange(10)[:, None] < 4)
+    assert np.isnan(pair_average_precision(scores, np.zeros_like(states, dtype=bool)))
+    tied = pair_average_precision(np.zeros((10, 1)), np.arange(10)[:, None] < 4)
     assert tied == pytest.approx(4 * 0.5 / (5.5 + 20))
     sample = np.arange(len(scores)) % 2 == 0  # ranked among half of the images, half as many are known
-    halved = pu_average_precision(scores, states == 1, sample, share=0.5)
+    halved = pair_average_precision(scores, states == 1, sample, share=0.5)
     assert halved == pytest.approx(exact, rel=0.1)
+
+
+def test_average_precision_of_positives_reads_states_of_any_kind():
+    scores, states, _ = table(0.3, images=200, classes=4, negatives=0.2)
+    expected_value = pair_average_precision(scores, states == 1)
+    for kind in (np.asarray, np.ndarray.tolist, torch.from_numpy, sparse.csr_array):
+        assert pu_average_precision(kind(states), scores) == expected_value
+    assert pu_average_precision(states[:, 0], scores[:, 0]) == pair_average_precision(scores[:, :1], states[:, :1] == 1)
+    with pytest.raises(MetricError, match="shapes"):
+        pu_average_precision(states, scores[:, :2])
+    with pytest.raises(MetricError, match="NaN"):
+        pu_average_precision(states, np.where(states == 1, np.nan, scores))
 
 
 def test_cuts_by_expected_f1_do_as_well_as_cuts_that_saw_the_truth():

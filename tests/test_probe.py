@@ -8,9 +8,9 @@ import torch
 from scipy import sparse
 
 from positively import probe
-from positively.calibration import level_positives, pu_average_precision
+from positively.calibration import level_positives
 from positively.errors import ConfigError, LabelError, PositivelyError
-from positively.metrics import mean_average_precision
+from positively.metrics import mean_average_precision, pair_average_precision
 from positively.probe import ONE_STEP, SOFT_STEPS, Step
 from positively.probe.choice import PENALTIES
 from positively.probe.fitting import decompose
@@ -165,7 +165,7 @@ def test_the_penalty_is_the_best_of_the_grid_by_dense_leave_one_out(table, fitte
             weights = np.full(len(features), 1 / len(features))
             weights[row] = 0
             scores[row] = dense_solution(features, points, targets, penalty, weights)(features[[row]])[0]
-        quality.append(pu_average_precision(level_positives(scores, states), states == 1))
+        quality.append(pair_average_precision(level_positives(scores, states), states == 1))
     best = PENALTIES[int(np.argmax(quality))]
     assert best / 10**0.26 < fitted.kernel.penalty < best * 10**0.26  # between the grid's points
 

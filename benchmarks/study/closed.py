@@ -19,7 +19,7 @@ from positively.labels import POSITIVE, States
 from positively.probe import Probe, Step
 from positively.probe.choice import PENALTIES
 from positively.probe.labels import ProbeLabels
-from positively.probe.probe import Solution
+from positively.probe.solution import Solution
 
 Rule = Callable[[Solution, States], float]
 

@@ -15,7 +15,7 @@ import torch
 from positively import calibration
 from positively.labels import NEGATIVE, POSITIVE, States
 from positively.losses import vpu
-from positively.metrics import average_precision
+from positively.metrics import average_precision, pair_average_precision
 from positively.probe.choice import PENALTIES, _vertex
 from positively.probe.probe import LOGIT_BEND
 
@@ -25,12 +25,12 @@ Criterion = Callable[[Scores, States], float]
 
 def pu_ap(scores: Scores, states: States) -> float:
     """Average precision without what known positives say of themselves: what ``auto`` takes."""
-    return calibration.pu_average_precision(scores, states == POSITIVE)
+    return pair_average_precision(scores, states == POSITIVE)
 
 
 def pu_ap_raw(scores: Scores, states: States) -> float:
     """The same with ranks as they are: the places at the very top decide."""
-    return calibration.pu_average_precision(scores, states == POSITIVE, top=0)
+    return pair_average_precision(scores, states == POSITIVE, top=0)
 
 
 def log_rank(scores: Scores, states: States) -> float:

@@ -7,7 +7,8 @@
     run = po.fit(table)
     run.predict(["a.jpg"])
 
-Names are imported when they are first used, so that ``import positively`` and ``positively --help`` cost no torch.
+Names are imported when they are first used, so that ``import positively`` and ``positively --help`` cost no torch, and
+scikit-learn is imported by ``PUClassifier`` alone.
 """
 
 from importlib import import_module
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Embeddings", "Run", "embed", "find_missing", "fit", "read", "write_report"), "api"),
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
+    "PUClassifier": "probe.estimator",
     "register_head": "models",
     "register_loss": "losses",
     "register_method": "finetune.methods",
@@ -39,6 +41,7 @@ __all__ = [
     "Embeddings",
     "LabelState",
     "LabelTable",
+    "PUClassifier",
     "Run",
     "embed",
     "find_missing",
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss
     from positively.models import register_head
+    from positively.probe.estimator import PUClassifier
     from positively.tables.formats import register_table
 
 

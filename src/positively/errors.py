@@ -89,6 +89,10 @@ class ConfigError(PositivelyError):
     """An option, or a combination of options, that cannot work."""
 
 
+class InputError(ConfigError, ValueError):
+    """An array or an argument of an estimator, where scikit-learn's contract asks for a ValueError."""
+
+
 class FileError(PositivelyError):
     """A file that cannot be written: a full disk, a folder without permission."""
 

@@ -5,7 +5,6 @@ from positively.calibration.criteria import (
     log_rank,
     log_ranks,
     pooled_log_rank,
-    pu_average_precision,
     summarized_pu_average_precision,
 )
 from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
@@ -34,7 +33,6 @@ __all__ = [
     "log_ranks",
     "pooled_log_rank",
     "precision_cuts",
-    "pu_average_precision",
     "pu_thresholds",
     "summarize",
     "summarized_pu_average_precision",

@@ -36,8 +36,8 @@ class Parser(ArgumentParser):
         """Add the fields of a dataclass as options, under its docstring: all but some, or some only."""
         names = {field.name for field in fields(group)}
         chosen = (names if only is None else set(only)) - set(without)
-        self.add_class_arguments(group, skip=(names - chosen) | {"embeddings"})
-        if "embeddings" in chosen:  # jsonargparse would ask for a list in brackets
+        self.add_class_arguments(group, skip=(names - chosen) | _NOT_SHOWN)
+        if "embeddings" in chosen:
             self.add_embeddings("files with embeddings of the images, in place of a backbone")
         self._switches |= {field.name for field in fields(group) if field.type in (bool, "bool", "bool | None")}
 
@@ -127,6 +127,10 @@ class Parser(ArgumentParser):
         """Help with the options as people type them."""
         text: str = super().format_help(*arguments, **options)
         return _OPTION.sub(lambda match: _dashed(match.group()), text)
+
+
+# "embeddings" has an option of its own, for jsonargparse would ask for a list in brackets; the other follows from it.
+_NOT_SHOWN = {"embeddings", "find_images"}
 
 
 def _dashed(option: str) -> str:

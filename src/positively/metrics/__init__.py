@@ -4,6 +4,7 @@ from positively.metrics.average_precision import average_precision, mean_average
 from positively.metrics.curves import PrecisionRecallCurve, precision_recall_curve
 from positively.metrics.evaluation import Evaluation, OracleF1, evaluate, oracle_f1
 from positively.metrics.f1 import F1Scores, f1_scores, top_k_f1
+from positively.metrics.positive_unlabeled import pair_average_precision, pu_average_precision
 
 __all__ = [
     "Evaluation",
@@ -15,6 +16,8 @@ __all__ = [
     "f1_scores",
     "mean_average_precision",
     "oracle_f1",
+    "pair_average_precision",
     "precision_recall_curve",
+    "pu_average_precision",
     "top_k_f1",
 ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import pu_average_precision
+from positively.calibration import log_rank
+from positively.metrics import pair_average_precision
 
 PENALTIES = tuple(float(value) for value in 10.0 ** np.arange(-5.0, 0.1, 0.5))
+Criterion = Literal["pu_average_precision", "log_rank"]
 # What serves tables of a few hundred images, where nothing can be chosen by.
 _PENALTY_OF_SMALL_TABLES = 1e-2
 
@@ -20,8 +23,9 @@ def choose_penalty(
     reference: npt.NDArray[np.bool_] | None = None,
     share: float = 1.0,
     between: bool = True,
+    criterion: Criterion = "pu_average_precision",
 ) -> float:
-    """λ with the highest average precision of held-out known positives.
+    """λ whose scores rank held-out known positives highest.
 
     Args:
         held_out: λ → scores N×C, each made without the image's own label, positives levelled.
@@ -30,8 +34,16 @@ def choose_penalty(
         reference: (N,), the images to rank them among; all by default.
         share: Share of the table that those are, where they are a sample.
         between: Whether it may lie between the points of the grid.
+        criterion: What says how high they rank: average precision, or the mean of −log(rank / N).
     """
-    quality = np.array([pu_average_precision(held_out(penalty), positives, reference, share) for penalty in PENALTIES])
+
+    def quality_of(penalty: float) -> float:
+        scores = held_out(penalty)
+        if criterion == "log_rank":
+            return log_rank(scores, positives, reference)
+        return pair_average_precision(scores, positives, reference, share)
+
+    quality = np.array([quality_of(penalty) for penalty in PENALTIES])
     if not np.isfinite(quality).all():
         found = _PENALTY_OF_SMALL_TABLES
     else:

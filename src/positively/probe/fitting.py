@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,15 @@ import numpy.typing as npt
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError
 from positively.probe.basis import choose_kernel, kernel_basis, linear_basis
+from positively.probe.choice import Criterion
 from positively.probe.labels import ProbeLabels
 from positively.probe.linalg import WholeImages, as_rows, whole
 from positively.probe.probe import Probe
 from positively.probe.ridge import Ridge
 from positively.probe.soft import Step
 from positively.randomness import random_stream
+
+KernelName = Literal["gaussian", "linear"]
 
 LANDMARKS = 2000
 WIDTH = 0.6
@@ -28,8 +31,11 @@ def fit(
     groups: npt.ArrayLike | None = None,
     sample_weight: npt.ArrayLike | None = None,
     reviewed: npt.ArrayLike | None = None,
+    kernel: KernelName = "gaussian",
     landmarks: int = LANDMARKS,
     width: float = WIDTH,
+    penalty: float | None = None,
+    criterion: Criterion = "pu_average_precision",
     step: Step | None = None,
     linear: bool = False,
     seed: int = 0,
@@ -52,8 +58,11 @@ def fit(
             once.
         reviewed: N×C flags of labels that a person gave because of a score: they are not known at random. Numbers
             between 0 and 1 say how much each rejected pair counts.
+        kernel: ``"linear"`` fits the standardised features themselves, without landmarks.
         landmarks: How many images the kernel compares with; more than there are means all.
         width: The kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²).
+        penalty: λ, if it is not to be chosen.
+        criterion: What λ is chosen by.
         step: The last step, if it is not to be chosen.
         linear: Whether to solve for a plain linear classifier beside the kernel's.
         seed: Seed of landmarks and folds.
@@ -67,17 +76,20 @@ def fit(
     np.True_
     """
     labels = ProbeLabels(states, reviewed)
-    kernel, plain = decompose(
+    if penalty is not None and not 0 < penalty < np.inf:
+        raise ConfigError(f"A penalty is a number above 0, not {penalty}.")
+    main, plain = decompose(
         features,
         labels.shape[0],
         groups=groups,
         sample_weight=sample_weight,
+        kernel=kernel,
         landmarks=landmarks,
         width=width,
         linear=linear,
         seed=seed,
     )
-    return Probe(labels, kernel, plain, step=step, seed=seed)
+    return Probe(labels, main, plain, step=step, penalty=penalty, criterion=criterion, seed=seed)
 
 
 def decompose(
@@ -86,6 +98,7 @@ def decompose(
     *,
     groups: npt.ArrayLike | None = None,
     sample_weight: npt.ArrayLike | None = None,
+    kernel: KernelName = "gaussian",
     landmarks: int = LANDMARKS,
     width: float = WIDTH,
     linear: bool = False,
@@ -128,7 +141,10 @@ def decompose(
     if not np.isfinite(points).all():
         row = chosen[np.flatnonzero(~np.isfinite(points).all(axis=1))[0]]
         raise ConfigError(f"The features of row {row} are not finite numbers.")
-    kernel = Ridge(kernel_basis(choose_kernel(points, width), features, weights), features, weights, units)
+    if kernel == "linear":
+        basis = linear_basis(features, weights)
+    else:
+        basis = kernel_basis(choose_kernel(points, width), features, weights)
     images = WholeImages(features)
     plain = Ridge(linear_basis(images, weights), images, weights, units) if linear else None
-    return kernel, plain
+    return Ridge(basis, features, weights, units), plain

@@ -21,9 +21,9 @@ from positively.calibration import (
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError, LabelError
 from positively.labels import POSITIVE, UNKNOWN, check_states
-from positively.probe.choice import choose_penalty
+from positively.probe.choice import Criterion, choose_penalty
 from positively.probe.labels import ProbeLabels
-from positively.probe.linalg import Double, as_rows, row_blocks
+from positively.probe.linalg import as_rows, row_blocks
 from positively.probe.ridge import Ridge
 from positively.probe.soft import (
     ONE_STEP,
@@ -37,6 +37,7 @@ from positively.probe.soft import (
     soft_folds,
     soft_part,
 )
+from positively.probe.solution import Solution
 from positively.randomness import random_stream
 
 Classes = npt.NDArray[np.int64]
@@ -61,26 +62,6 @@ _OFTEN, _SELDOM = 0.5, 0.05
 _LEAST_GAIN = 0.005
 
 
-class Solution:
-    """One regression's part of a probe: how much it shrinks, what it found, what its scores mean."""
-
-    def __init__(self, ridge: Ridge) -> None:
-        self.ridge = ridge
-        self.penalty = 0.0
-        self.moments: Double = np.empty((0, 0))
-        """(R+1)×C of the last step's targets."""
-        self.summary: Summary
-        """Of the out-of-sample scores."""
-        self.calibration: Calibration
-        """What the scores of the last step mean."""
-        self.held_out: Scores | None = None
-        """Out-of-sample scores N×C, of tables that are not too large to hold them."""
-
-    def weights(self, factor: float) -> tuple[Double, Double]:
-        """Weights M×C and intercepts (C,) of scores over the basis's embedding."""
-        return self.ridge.basis.fold(self.ridge.solution(self.moments, factor * self.penalty))
-
-
 class Probe:
     """What the labels of a table say about its features, in closed form. Made by :func:`positively.probe.fit`.
 
@@ -95,12 +76,14 @@ class Probe:
         linear: Ridge | None = None,
         *,
         step: Step | None = None,
+        penalty: float | None = None,
+        criterion: Criterion = "pu_average_precision",
         seed: int = 0,
     ) -> None:
         self.labels, self.seed = labels, seed
         self.kernel = Solution(kernel)
         self.linear = None if linear is None else Solution(linear)
-        self._asked_step = step
+        self._asked_step, self._asked_penalty, self._criterion = step, penalty, criterion
         self.renew()
 
     # What is found.
@@ -225,6 +208,8 @@ class Probe:
 
     def _choose_penalty(self, solution: Solution) -> float:
         """λ by all images, or (large tables) by a sample of them, and some positives of every class."""
+        if self._asked_penalty is not None:
+            return self._asked_penalty
         rows, reference = self._judged()
         is_all = len(rows) == self.labels.shape[0]
         ridge = solution.ridge if is_all else solution.ridge.part(rows)
@@ -239,7 +224,8 @@ class Probe:
             return level_positives(scores, states, known, together)
 
         positives = (states == POSITIVE) & (known > together) & self._counted[rows][:, None]
-        return choose_penalty(held_out, positives, reference, reference.sum() / max(self._counted.sum(), 1))
+        share = reference.sum() / max(self._counted.sum(), 1)
+        return choose_penalty(held_out, positives, reference, share, criterion=self._criterion)
 
     def _judged(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Rows to judge λ by, and which of them positives are ranked among."""

@@ -37,6 +37,8 @@ class Gathered:
 def gather_images(records: Records, root: Path, options: ReadOptions, place: Place, report: Report) -> Gathered:
     """Unite the lines of each image, and look whether it lies below ``root``."""
     found = locate(records.images, root)
+    if not options.find_images:
+        found = [name or image for name, image in zip(found, records.images, strict=True)]
     missing = [i for i, name in enumerate(found) if name is None]
     if missing:
         error = _not_found(records, missing, root, place, options.skip_missing)

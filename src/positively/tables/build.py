@@ -92,7 +92,7 @@ def tell_size(table: LabelTable) -> str:
 
 
 def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -> tuple[LabelTable, list[str]]:
-    if not options.verify:
+    if not (options.verify and options.find_images):
         return table, []
     verified = verify_images(table.paths)
     table, broken = replace(table, hashes=verified.hashes), verified.broken

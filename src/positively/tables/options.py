@@ -45,6 +45,8 @@ class ReadOptions:
     """Leave out images that cannot be decoded, and count them, in place of stopping."""
     verify: bool = True
     """Decode every image once (at reduced size) before anything starts."""
+    find_images: bool = True
+    """Look for the images; off where embeddings from a file take their place."""
     part: str | None = None
     """COCO and VOC: train, val, trainval or test; default: the training part (COCO train, VOC trainval)."""
     year: int | None = None

@@ -1,0 +1,309 @@
+"""The probe with scikit-learn's contract. This file alone imports scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+
+from positively.calibration import CalibratedScores
+from positively.errors import InputError, PositivelyError
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States, check_states
+from positively.metrics import pu_average_precision
+from positively.probe.choice import Criterion
+from positively.probe.fitting import LANDMARKS, WIDTH, KernelName, fit
+from positively.probe.linalg import WholeImages
+from positively.probe.series import find_series
+from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
+
+Values = npt.NDArray[np.float64]
+
+_BINARY_THRESHOLD = 0.5
+
+
+class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Multi-label classifier that learns from positive and unlabeled rows.
+
+    A kernel ridge regression on frozen embeddings, solved in closed form. The penalty is chosen by exact leave-one-out
+    scores, and probabilities are calibrated by them; negatives are used where there are any, and not needed. It is a
+    thin shell over :func:`positively.probe.fit`.
+
+    ``y`` with two dimensions is N×C label states: +1 positive, 0 unknown, −1 negative; a dense array or a scipy sparse
+    matrix. ``y`` with one dimension has two values: ``classes_[1]`` is positive and the other one unknown.
+
+    Args:
+        kernel: ``"gaussian"``, or ``"linear"`` for the standardized features themselves.
+        landmarks: Number of rows that the Gaussian kernel compares with.
+        width: The Gaussian kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²), of root-normalized features.
+        penalty: Ridge penalty λ. None chooses it by leave-one-out scores.
+        criterion: What λ is chosen by: ``"pu_average_precision"`` or ``"log_rank"``, both of held-out positives.
+        self_training: Whether a second fit gives unlabeled rows a part of the probability that they are positive.
+            ``"auto"`` does so where it ranks held-out positives higher; a number is the part, and True is one half.
+        unlabeled_includes_positives: Whether 0 is unknown. False takes it for a negative, as other classifiers do.
+        random_state: Seed of landmarks and label folds.
+
+    Attributes:
+        classes_: 1-D ``y``: its two values. 2-D ``y``: for each of the C columns, 0 and 1.
+        thresholds_: (C,) probabilities from which on :meth:`predict` gives a tag: the largest expected F1, infinite
+            for a column of which nothing was learned. 1-D ``y``: one half, as scikit-learn has it.
+        penalty_: λ of the fit.
+        label_frequency_: (C,) estimated share of the positives that are labeled.
+        probe_: The fitted :class:`positively.probe.Probe`.
+        n_features_in_: Number of features.
+        feature_names_in_: Names of the features, if ``X`` has names that are all strings.
+
+    >>> import positively as po
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> X, truth = make_multilabel_classification(500, n_features=12, n_classes=4, random_state=0)
+    >>> Y = truth * (np.random.default_rng(0).random(truth.shape) < 0.5)  # half of the positives are labeled
+    >>> classifier = po.PUClassifier().fit(X[:400], Y[:400])
+    >>> classifier.predict_proba(X[400:]).shape
+    (100, 4)
+    >>> hidden = (truth == 1) & (Y == 0)
+    >>> bool(np.nanmean(classifier.missing_[hidden[:400]]) > 2 * np.nanmean(classifier.missing_[truth[:400] == 0]))
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "kernel": [StrOptions({"gaussian", "linear"})],
+        "landmarks": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Real, 0, None, closed="neither")],
+        "penalty": [None, Interval(Real, 0, None, closed="neither")],
+        "criterion": [StrOptions({"pu_average_precision", "log_rank"})],
+        "self_training": [StrOptions({"auto"}), "boolean", Interval(Real, 0, 1, closed="both")],
+        "unlabeled_includes_positives": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        kernel: KernelName = "gaussian",
+        landmarks: int = LANDMARKS,
+        width: float = WIDTH,
+        penalty: float | None = None,
+        criterion: Criterion = "pu_average_precision",
+        self_training: Literal["auto"] | float = "auto",
+        unlabeled_includes_positives: bool = True,
+        random_state: Any = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.landmarks = landmarks
+        self.width = width
+        self.penalty = penalty
+        self.criterion = criterion
+        self.self_training = self_training
+        self.unlabeled_includes_positives = unlabeled_includes_positives
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may ask of it: many labels, two classes each."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Learn from label states.
+
+        Args:
+            X: N×D features, or N×(1+P)×D with those of P parts of each row's image. They are kept, not copied, if they
+                are single precision.
+            y: N×C states +1, 0, −1, dense or sparse; or N values of two classes.
+            sample_weight: (N,) weight of each row.
+            groups: (N,) rows of equal value, such as copies, are never scored by one another. ``"auto"`` finds series
+                of near-duplicate photos.
+
+        Returns:
+            The estimator.
+        """
+        self._validate_params()
+        X = self._features(X, reset=True, y=y)
+        with _value_errors():
+            states = self._states(y)
+            check_consistent_length(X, states)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+                if self._is_binary and len(np.unique(states[sample_weight > 0])) < 2:
+                    raise InputError("Rows of weight above 0 are of one class; a classifier needs rows of two classes.")
+            seed = self._seed()
+            if isinstance(groups, str):
+                if groups != "auto":
+                    raise InputError(f"Groups are one value for each row, or 'auto', not {groups!r}.")
+                groups = find_series(WholeImages(X), seed=seed)
+            self.probe_ = fit(
+                X,
+                states,
+                groups=groups,
+                sample_weight=sample_weight,
+                kernel=self.kernel,
+                landmarks=self.landmarks,
+                width=self.width,
+                penalty=self.penalty,
+                criterion=self.criterion,
+                step=self._step(),
+                seed=seed,
+            )
+        solution = self.probe_.kernel
+        self.penalty_ = solution.penalty
+        self.label_frequency_ = solution.calibration.label_frequency
+        self.thresholds_ = CalibratedScores(solution.calibration, solution.summary).cuts()
+        if self._is_binary:
+            self.thresholds_ = np.full(1, _BINARY_THRESHOLD)
+        return self
+
+    def decision_function(self, X: Any) -> Values:
+        """Logits of the probabilities: N×C, or (N,) after a fit to 1-D ``y``."""
+        check_is_fitted(self)
+        X = self._features(X)
+        with _value_errors():
+            return self._shaped(self.probe_.calibration.logits(self.probe_.scores(X)))
+
+    def predict_proba(self, X: Any) -> Values:
+        """Probabilities N×C that rows carry each tag; of both classes, N×2, after a fit to 1-D ``y``."""
+        check_is_fitted(self)
+        X = self._features(X)
+        with _value_errors():
+            found = self.probe_.probabilities(X)
+        return np.hstack([1 - found, found]) if self._is_binary else found
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Tags by ``thresholds_``: N×C of 0 and 1, or (N,) values of ``classes_`` after a fit to 1-D ``y``."""
+        found = self.predict_proba(X)
+        if self._is_binary:
+            return np.asarray(self.classes_[(found[:, 1] > self.thresholds_[0]).astype(np.int64)])
+        return (found >= self.thresholds_).astype(np.int64)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Average precision from positives alone (:func:`positively.metrics.pu_average_precision`).
+
+        Unlike accuracy, it does not count an unlabeled row as a negative.
+
+        Args:
+            X: N×D features of rows that were not fitted.
+            y: Their labels, as in :meth:`fit`.
+        """
+        scores = self.decision_function(X)
+        if self._is_binary:
+            y = (column_or_1d(y) == self.classes_[1]).astype(np.int8)
+        with _value_errors():
+            return pu_average_precision(y, scores)
+
+    @property
+    def loo_scores_(self) -> Values:
+        """Logits of the fitted rows, each by labels other than its own.
+
+        They are on the scale of :meth:`decision_function`: what it would say of a new row with the same features.
+        """
+        check_is_fitted(self)
+        probe = self.probe_
+        every = np.arange(probe.labels.shape[1])
+        scores = probe.first_scores(every) if probe.step == ONE_STEP else probe.loo_scores
+        return self._shaped(probe.calibration.logits(scores))
+
+    @property
+    def missing_(self) -> Values:
+        """Probabilities that unknown labels of the fitted rows are positives, in the shape of ``y``.
+
+        NaN where a label is known. A column sums to the expected number of its missing positives.
+        """
+        check_is_fitted(self)
+        probe = self.probe_
+        every = np.arange(probe.labels.shape[1])
+        states = probe.labels.states(every)
+        found = probe.first.soft_targets(probe.first_scores(every), states)
+        return self._shaped(np.where(states == UNKNOWN, found, np.nan))
+
+    def update(self, rows: npt.ArrayLike, states: npt.ArrayLike) -> Self:
+        """Change labels of fitted rows, as after a review; takes a product for each column that changed.
+
+        λ, thresholds and calibration stay: fit again to find them anew.
+
+        Args:
+            rows: (K,) row numbers.
+            states: K×C new states +1, 0, −1 of these rows, or (K,) after a fit to 1-D ``y``.
+        """
+        check_is_fitted(self)
+        new = np.asarray(states)
+        with _value_errors():
+            self.probe_.update(rows, new.reshape(-1, 1) if self._is_binary else new)
+        return self
+
+    @property
+    def _is_binary(self) -> bool:
+        """Whether the fit was to 1-D ``y``."""
+        return not isinstance(self.classes_, list)
+
+    def _shaped(self, values: Values) -> Values:
+        return values[:, 0] if self._is_binary else values
+
+    def _features(self, X: Any, reset: bool = False, y: Any = "no_validation") -> npt.NDArray[np.float32]:
+        """Features in single precision; those of parts, N×(1+P)×D, are not known to scikit-learn."""
+        if len(getattr(X, "shape", np.shape(X) if isinstance(X, list | tuple) else ())) != 3:
+            given = {"y": None if y is None else "no_validation"} if reset else {}
+            return np.asarray(validate_data(self, X, dtype=np.float32, reset=reset, **given))
+        parts = np.asarray(check_array(X, allow_nd=True, dtype=np.float32, estimator=self, input_name="X"))
+        if reset:
+            self.n_features_in_ = parts.shape[2]
+        return parts
+
+    def _states(self, y: Any) -> Any:
+        """Label states N×C of 2-D or 1-D labels; sets ``classes_``."""
+        if sparse.issparse(y):
+            y = check_array(y, accept_sparse="csr", dtype=None, input_name="y")
+        else:
+            y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+        if y.ndim == 2:
+            self.classes_: Any = [np.array([0, 1])] * y.shape[1]
+            return self._closed(y)
+        check_classification_targets(y)
+        values = np.unique(y)
+        if len(values) > 2:
+            raise InputError(
+                f"Only binary classification is supported. y has {len(values)} classes; pass rows × classes with "
+                "states 1 (positive), 0 (unknown) and -1 (negative)."
+            )
+        if len(values) < 2:
+            raise InputError("y has one class; a classifier needs rows of two classes.")
+        self.classes_ = values
+        return self._closed((y == values[1]).astype(np.int8)[:, None])
+
+    def _closed(self, states: Any) -> Any:
+        """States without unknown labels, if those are negatives."""
+        if self.unlabeled_includes_positives:
+            return states
+        dense: States = check_states(states.toarray() if sparse.issparse(states) else states)
+        return np.where(dense == POSITIVE, POSITIVE, NEGATIVE).astype(np.int8)
+
+    def _step(self) -> Step | None:
+        if isinstance(self.self_training, str):
+            return None
+        if isinstance(self.self_training, bool | np.bool_):
+            return SOFT_STEPS[-1] if self.self_training else ONE_STEP
+        return Step(float(self.self_training)) if self.self_training else ONE_STEP
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+@contextmanager
+def _value_errors() -> Iterator[None]:
+    """Errors as scikit-learn's contract has them."""
+    try:
+        yield
+    except InputError:
+        raise
+    except PositivelyError as error:
+        raise InputError(error.message) from error
