@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from positively.cli.parsing import Parser, take
+from positively.cli.parsing import Parser, take, take_reading
 from positively.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
 from positively.research.bench.options import BenchOptions
 from positively.tables.options import ReadOptions
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     fabric = launch(config)
     datasets = []
     for place in values.data:
-        dataset = read_dataset(place, take(ReadOptions, values)).subset(options.train_images, options.test_images)
+        dataset = read_dataset(place, take_reading(values)).subset(options.train_images, options.test_images)
         logger.info("\n".join([dataset.sizes, *dataset.notes]))
         datasets.append(dataset)
 

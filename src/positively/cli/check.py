@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser, take
+from positively.cli.parsing import Parser, take_reading
 from positively.errors import ConfigError, in_shell, option
 from positively.tables.options import READABLE, ReadOptions
 
@@ -37,6 +37,7 @@ def parser() -> Parser:
     )
     made.add_argument("--method", type=str | None, default=None, help="list the options of a method, and stop")
     made.add_argument("--head", type=str | None, default=None, help="list the options of a head, and stop")
+    made.add_embeddings("files with embeddings of the images: whether every image has one")
     made.add_plugin()
     made.add_group(ReadOptions)
     return made
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
         if values.head:
             list_head(values.head, values.plugin)
         return 0
-    reading = take(ReadOptions, values)
+    reading = take_reading(values)
     out = Path(values.write_aliases) if values.write_aliases else None
     if out and values.table is None:
         raise ConfigError(f"{option('write_aliases')} compares the tags of a table. Pass TABLE too.")
@@ -72,6 +73,11 @@ def main(arguments: list[str]) -> int:
     found = inspect_labels(values.table, reading)
     _show(found.notes)
     problems, parts = found.problems, _parts(values.table, found.table)
+    if values.embeddings and found.table is not None:
+        from positively.embedding import read_embeddings
+
+        read = read_embeddings(values.embeddings, found.table)
+        _show([f"{len(read):,} embeddings of {read.width:,} numbers, one for every image."])
     if values.test:
         classes = None if found.table is None else found.table.classes
         test = inspect_labels(values.test, reading, classes, to_learn_from=False)

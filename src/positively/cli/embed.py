@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from positively.cli.parsing import Parser, take
+from positively.cli.parsing import Parser, take, take_reading
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.tables.options import READABLE, ReadOptions
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         load_plugin(values.plugin)
     check_writable(out, overwrite=values.overwrite)
     check_probe_config(config)
-    table, notes = open_table(photos, take(ReadOptions, values))
+    table, notes = open_table(photos, take_reading(values))
     logger.info("\n".join(notes))
     embeddings = embed_table(with_hashes(table), config)
     write_embeddings(out, embeddings, table)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from positively.cli.parsing import Parser, check_config, take
+from positively.cli.parsing import Parser, check_config, take, take_reading
 from positively.cli.paths import is_run, require_table
 from positively.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
 from positively.registry import load_plugin
@@ -109,7 +109,7 @@ def _find_in_table(
     from positively.logs import logger
     from positively.tables.reading import read_labels
 
-    reading = take(ReadOptions, values)
+    reading = take_reading(values)
     table, notes = read_labels(source, reading)
     logger.info("\n".join(notes))
     return missing(table, config, at_least=at_least, folds=values.folds, store=folder.folds), table, source, reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -16,6 +16,7 @@ from positively.errors import ConfigError
 if TYPE_CHECKING:
     from positively.config import TrainConfig
     from positively.research.recipes import Recipe
+    from positively.tables.options import ReadOptions
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -152,3 +153,11 @@ def take(kind: type[T], values: Namespace) -> T:
     assert is_dataclass(kind)
     chosen: dict[str, Any] = {field.name: values[field.name] for field in fields(kind) if field.name in values}
     return kind(**chosen)
+
+
+def take_reading(values: Namespace) -> ReadOptions:
+    """How a table is read; its images are not looked for where embeddings take their place."""
+    from positively.tables.options import ReadOptions
+
+    chosen = take(ReadOptions, values)
+    return replace(chosen, find_images=False) if values.get("embeddings") else chosen
