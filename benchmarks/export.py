@@ -1,6 +1,6 @@
 """What an export gives: ONNX Runtime, exact and in int8, beside torch; LgConv, folded or not, beside the plain network.
 
-Run as ``python -m benchmarks.export [LITE0.safetensors]`` from the root of the project. Needs the extra ``[onnx]``.
+Run as ``python -m benchmarks.export [LITE0.safetensors]`` from the root of the project. Needs the extra ``[torch]``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import measure, ratio_table
-from positively.export.graph import make_graph, open_session
+from positively.embedding.onnx import example_pixels, open_session
 from positively.export.int8 import quantize
-from positively.export.module import ExportModule
+from positively.machine import thread_count
 from positively.models import add_lgconv, create_classifier, fold_lgconv
+from positively.models.exporting import classifier_program
 from positively.models.lgconv import GlobalBranch
-from positively.models.onnx import example_pixels
 from positively.models.padding import SIZE_STEP
+from positively.runs.network import is_any_size
 
 SIZE, BATCH, CLASSES = 224, 16, 80
 NETWORKS = [
@@ -61,14 +62,16 @@ def export(name: str, options: dict[str, object], weights: str) -> None:
     for branch in classifier.modules():
         if isinstance(branch, GlobalBranch):
             nn.init.uniform_(branch.norm.weight, -0.1, 0.1)
-    graph = make_graph(classifier, ExportModule(classifier, np.full(CLASSES, 0.5)))
+    program = classifier_program(classifier, np.full(CLASSES, 0.5), [f"class {c}" for c in range(CLASSES)], "linear")
     with tempfile.TemporaryDirectory() as folder:
         exact, small = Path(folder) / "model.onnx", Path(folder) / "model-int8.onnx"
-        graph.program.save(str(exact))
-        quantize(graph, iter([example_pixels(BATCH, SIZE, SIZE)]), small)
-        session, integers = open_session(exact), open_session(small)
+        program.save(str(exact))
+        quantize(program.model_proto, iter([example_pixels(BATCH, SIZE, SIZE)]), small)
+        session, integers = open_session(exact, thread_count()), open_session(small, thread_count())
     worst, network = 0.0, classifier.to(memory_format=torch.channels_last)
-    shapes = [(batch, SIZE, SIZE) for batch in (1, 2, 5, BATCH)] + [(2, SIZE + SIZE_STEP, SIZE)] * graph.any_size
+    shapes = [(batch, SIZE, SIZE) for batch in (1, 2, 5, BATCH)] + [(2, SIZE + SIZE_STEP, SIZE)] * is_any_size(
+        program.model_proto
+    )
     with torch.inference_mode():
         for batch, height, width in shapes:
             images = torch.rand(batch, 3, height, width)

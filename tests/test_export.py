@@ -3,8 +3,6 @@
 import csv
 import json
 import shutil
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +19,13 @@ from torch import nn
 import positively as po
 import shapes
 from positively.cli import main
-from positively.errors import ConfigError, FileError, ImageError, RunError
-from positively.export import export_int8, export_onnx, export_tagger, export_transformers, graph, int8
-from positively.export import onnx as onnx_room
+from positively.errors import FileError, ImageError, RunError
+from positively.export import export_int8, export_onnx, export_tagger, graph, int8
 from positively.export import tagger as tagger_room
 from positively.export.loss import compare
-from positively.images.transforms import ImageTransform
 from positively.models.padding import EvenlyPadded
+from positively.models.predictor import load_network
+from positively.models.transformers_export import export_transformers
 from positively.runs import Run
 
 
@@ -50,48 +48,19 @@ def solved(place, tables):
     return po.fit(tags, out=str(place / "solved"), quiet=True, **options)
 
 
-def with_graph(room, export, *given):
-    """What an export gives, and the graph it made, which takes seconds."""
-    graphs = []
-
-    def make_graph(*arguments):
-        graphs.append(graph.make_graph(*arguments))
-        return graphs[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "make_graph", make_graph)
-        return export(*given), graphs[0]
+@pytest.fixture(scope="module")
+def exported(solved):
+    return export_onnx(solved)
 
 
 @pytest.fixture(scope="module")
-def both(solved):
-    return with_graph(onnx_room, export_onnx, solved)
-
-
-@pytest.fixture(scope="module")
-def exported(both):
-    return both[0]
-
-
-@pytest.fixture
-def quick(both, monkeypatch):
-    """Exports take the graph that was made before."""
-    for room in (onnx_room, int8):
-        monkeypatch.setattr(room, "make_graph", lambda *given: both[1])
-
-
-@pytest.fixture(scope="module")
-def small(solved, both):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "make_graph", lambda *given: both[1])
-        return export_int8(solved)
+def small(solved):
+    return export_int8(solved)
 
 
 def pixels(run, table):
     """Photos as an ONNX file takes them."""
-    body = run.model.backbone
-    transform = ImageTransform(body.image_size, body.interpolation)
-    rows = [np.asarray(transform(path)) for path in table.paths]
+    rows = [np.asarray(run.transform(path)) for path in table.paths]
     return (np.stack(rows).transpose(0, 3, 1, 2) / 255).astype(np.float32)
 
 
@@ -111,8 +80,8 @@ def test_an_onnx_file_gives_the_scores_and_tags_of_the_run(solved, exported, tab
 def test_it_carries_what_a_program_needs_to_know(solved, exported):
     told = {entry.key: entry.value for entry in onnx.load(exported.path).metadata_props}
     assert json.loads(told["classes"]) == solved.classes and told["resize"] == "squash"
-    cuts = [np.inf if cut is None else cut for cut in json.loads(told["cuts"])]
-    np.testing.assert_allclose(cuts, solved.thresholds)
+    thresholds = [np.inf if value is None else value for value in json.loads(told["thresholds"])]
+    np.testing.assert_allclose(thresholds, solved.thresholds)
     assert json.loads(told["image_size"]) == 32 and told["head"] == "kernel"
 
 
@@ -120,20 +89,19 @@ def test_other_sizes_go_through_it_in_steps_of_32(solved, exported):
     images = np.random.default_rng(0).random((3, 3, 96, 64)).astype(np.float32)
     (scores,) = session(exported.path).run(["scores"], {"images": images})
     with torch.inference_mode():
-        expected = solved.model(torch.from_numpy(images)).sigmoid()
+        expected = load_network(solved)(torch.from_numpy(images)).sigmoid()
     assert exported.any_size
     np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("options", [{"backbone": "test_vit", "image_size": 64}, {"backbone": "test_resnet"}], ids=str)
-def test_networks_that_learned_are_exported_too(options, place, tables, monkeypatch):
+def test_networks_that_learned_are_exported_too(options, place, tables):
     lgconv = options["backbone"] == "test_resnet"
     run = fitted(place, tables, f"learned-{options['backbone']}", lgconv=lgconv, **{"image_size": 32, **options})
-    made, its_graph = with_graph(onnx_room, export_onnx, run, place / "other" / f"{options['backbone']}.onnx")
-    scores, _ = session(made.path).run(None, {"images": pixels(run, tables[1])})
-    np.testing.assert_allclose(scores, run.scores(tables[1]), atol=1e-4)
+    made = export_onnx(run, place / "other" / f"{options['backbone']}.onnx")
+    (scores,) = session(made.path).run(["scores"], {"images": pixels(run, tables[1])})
+    np.testing.assert_allclose(scores, Run(run.path, runtime="torch").scores(tables[1]), atol=1e-4)
     assert made.any_size == lgconv, "a ViT has the positions of one size"
-    monkeypatch.setattr(int8, "make_graph", lambda *given: its_graph)
     loss = export_int8(run).loss
     assert 0 < loss.mean_difference < 0.02
     assert np.isnan(loss.log_rank) and json.loads(loss.to_json())["log_rank"] is None, "its table is nowhere on disk"
@@ -152,12 +120,29 @@ def test_it_names_no_place_on_the_machine_it_was_made_on(exported):
     assert str(Path(po.__file__).parent).encode() not in exported.path.read_bytes()
 
 
-def test_a_file_that_gives_something_else_is_never_left_behind(solved, exported, monkeypatch, quick):
-    before = exported.path.read_bytes()
-    monkeypatch.setattr(graph, "torch_scores", lambda run, images: np.full((len(images), len(run.classes)), 2.0))
+def wrong_scores(run):
+    return lambda images: np.full((len(images), len(run.classes)), 2.0)
+
+
+def test_a_file_that_gives_something_else_is_never_left_behind(solved, place, monkeypatch):
+    path = place / "wrong" / "model.onnx"
+    export_onnx(solved, path)
+    before = path.read_bytes()
+    monkeypatch.setattr(graph, "RunScores", wrong_scores)
     with pytest.raises(RunError, match=r"a score differs by [12]\.?\d*\. Nothing was written"):
-        export_onnx(solved)
-    assert exported.path.read_bytes() == before and not list(solved.path.glob(".model.onnx*"))
+        export_onnx(solved, path)
+    assert path.read_bytes() == before and [one.name for one in path.parent.iterdir()] == ["model.onnx"]
+
+
+def test_another_head_or_other_thresholds_go_into_a_file_of_their_own(solved, tables):
+    linear = Run(solved.path, head="linear", precision=0.9)
+    made = export_onnx(linear)
+    assert made.path == solved.path / "export.onnx"
+    scores, tags = session(made.path).run(["scores", "tags"], {"images": pixels(solved, tables[1])})
+    np.testing.assert_allclose(scores, linear.scores(tables[1]), atol=1e-4)
+    np.testing.assert_array_equal(tags, scores >= linear.thresholds.astype(np.float32))
+    with pytest.raises(FileError, match="own network"):
+        export_onnx(linear, solved.path / "model.onnx")
 
 
 # int8
@@ -183,7 +168,7 @@ def test_its_backbone_is_of_integers_and_its_head_is_not(small):
     assert sum(kinds) > 3
 
 
-def test_what_int8_costs_is_told_and_stored_and_measured_on_other_photos(solved, small, capsys, quick, place):
+def test_what_int8_costs_is_told_and_stored_and_measured_on_other_photos(solved, small, capsys, place):
     assert main(["export", str(solved.path), "--int8", "--out", str(place / "told.onnx")]) == 0
     out = capsys.readouterr().out
     assert "ranges" not in out and f"what {small.calibrated} photos of the table showed" in out
@@ -197,7 +182,7 @@ def test_what_int8_costs_is_told_and_stored_and_measured_on_other_photos(solved,
     assert small.loss.photos == len(second) and small.calibrated == len(first)
 
 
-def test_an_int8_file_that_lost_what_it_is_for_is_not_written(solved, small, place, monkeypatch, quick):
+def test_an_int8_file_that_lost_what_it_is_for_is_not_written(solved, small, place, monkeypatch):
     monkeypatch.setattr(int8, "file_scores", lambda *given: lambda images: np.full((len(images), 4), 0.5))
     with pytest.raises(RunError, match=r"loses too much by integers.*Nothing was written. Export it without int8"):
         export_int8(solved, place / "lost.onnx")
@@ -221,7 +206,7 @@ def test_a_loss_counts_tags_and_ranks():
     assert not compare(exact, np.full_like(exact, np.nan), cuts, None).is_usable
 
 
-def test_photos_that_have_moved_are_asked_for(solved, place, tables, tmp_path, quick, capsys):
+def test_photos_that_have_moved_are_asked_for(solved, place, tables, tmp_path, capsys):
     shutil.copytree(solved.path, tmp_path / "run")
     config = (tmp_path / "run" / "config.yaml").read_text().replace(str(place), str(tmp_path / "gone"))
     (tmp_path / "run" / "config.yaml").write_text(config)
@@ -235,8 +220,8 @@ def test_photos_that_have_moved_are_asked_for(solved, place, tables, tmp_path, q
     assert "--images goes with --int8" in capsys.readouterr().err
 
 
-def test_a_network_without_layers_for_integers_is_told_so(solved, place, monkeypatch, both):
-    monkeypatch.setattr(int8, "make_graph", lambda *given: replace(both[1], backbone_nodes={"a": "Conv", "b": "Relu"}))
+def test_a_network_without_layers_for_integers_is_told_so(solved, place, monkeypatch):
+    monkeypatch.setattr(int8, "is_backbone_node", lambda name: False)
     with pytest.raises(RunError, match="no layers besides its first that integers could compute"):
         export_int8(solved, place / "none.onnx")
 
@@ -253,13 +238,7 @@ def test_somebody_elses_file_stays(solved, place):
         export_onnx(solved, place / "mine")
 
 
-def test_without_the_extra_its_name_is_told(solved, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ConfigError, match=r"pip install 'positively\[onnx\]'"):
-        export_onnx(solved)
-
-
-def test_the_command_says_what_it_wrote(solved, place, capsys, quick):
+def test_the_command_says_what_it_wrote(solved, place, capsys):
     assert main(["export", str(solved.path), "--out", str(place / "said.onnx")]) == 0
     assert "any number of images, sides in steps of 32, best at 32" in capsys.readouterr().out
     assert main(["export", str(solved.path), "--format", "transformers", "--out", str(place / "said")]) == 0
@@ -272,14 +251,8 @@ def test_the_command_says_what_it_wrote(solved, place, capsys, quick):
 
 
 @pytest.fixture(scope="module")
-def tagger_and_graph(solved, place):
-    made, its_graph = with_graph(tagger_room, export_tagger, solved, place / "tagger")
-    return made.path, its_graph
-
-
-@pytest.fixture(scope="module")
-def tagger(tagger_and_graph):
-    return tagger_and_graph[0]
+def tagger(solved, place):
+    return export_tagger(solved, place / "tagger").path
 
 
 def preprocessed(path, stages):
@@ -307,7 +280,7 @@ def test_a_tagger_program_gives_the_scores_and_tags_of_the_run(solved, tagger, t
     scores = solved.scores(tables[1])
     np.testing.assert_allclose(prediction, scores, atol=1e-4)
     np.testing.assert_allclose(1 / (1 + np.exp(-logits)), prediction, atol=1e-5)
-    assert embedding.shape == (len(images), solved.model.backbone.channels) and stages["val"] == stages["test"]
+    assert embedding.shape == (len(images), solved.model_config["width"]) and stages["val"] == stages["test"]
     with (tagger / "selected_tags.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == solved.classes
@@ -330,11 +303,7 @@ def test_a_class_that_is_never_given_has_a_threshold_no_score_reaches(solved):
     assert float(first.split(",")[-1]) > 1, "programs read the whole column as numbers"
 
 
-def test_a_taggers_folder_is_written_whole_and_never_over_other_files(
-    solved, tagger_and_graph, tmp_path, monkeypatch, capsys
-):
-    tagger, made = tagger_and_graph
-    monkeypatch.setattr(tagger_room, "make_graph", lambda *given: made)
+def test_a_taggers_folder_is_written_whole_and_never_over_other_files(solved, tagger, tmp_path, monkeypatch, capsys):
     assert main(["export", str(solved.path), "--format", "tagger", "--out", str(tagger)]) == 0, "our own, written again"
     assert "selected_tags.csv" in capsys.readouterr().out
     (tmp_path / "mine").mkdir()
@@ -347,7 +316,7 @@ def test_a_taggers_folder_is_written_whole_and_never_over_other_files(
     (tmp_path / "half" / "notes.txt").write_text("mine")
     with pytest.raises(FileError, match="is no export of positively"):
         export_tagger(solved, tmp_path / "half")
-    monkeypatch.setattr(graph, "torch_scores", lambda run, images: np.full((len(images), len(run.classes)), 2.0))
+    monkeypatch.setattr(graph, "RunScores", wrong_scores)
     with pytest.raises(RunError, match="Nothing was written"):
         export_tagger(solved, tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
@@ -356,8 +325,8 @@ def test_a_taggers_folder_is_written_whole_and_never_over_other_files(
 # transformers and timm
 
 
-def test_a_finished_run_opens_in_timm_as_it_is(solved, tables):
-    network = timm.create_model(f"local-dir:{solved.path / 'transformers'}", pretrained=True).eval()
+def test_an_exported_run_opens_in_timm(solved, tables):
+    network = timm.create_model(f"local-dir:{export_transformers(solved)}", pretrained=True).eval()
     linear = Run(solved.path, head="linear")
     config = timm.data.resolve_data_config(model=network)
     transform = timm.data.create_transform(**config)
@@ -385,11 +354,11 @@ def test_the_pipeline_of_transformers_gives_the_scores_of_the_linear_head(fold_c
 
 def test_a_vit_pools_its_tokens_there_too(place, tables):
     run = fitted(place, tables, "vit", backbone="test_vit", image_size=64)
-    network = timm.create_model(f"local-dir:{run.path / 'transformers'}", pretrained=True).eval()
-    images = torch.rand(2, 3, 64, 64)
-    mean, std = run.model.mean, run.model.std
+    network = timm.create_model(f"local-dir:{export_transformers(run)}", pretrained=True).eval()
+    images, model = torch.rand(2, 3, 64, 64), load_network(run)
     with torch.inference_mode():
-        torch.testing.assert_close(network((images - mean) / std), run.model(images), rtol=1e-4, atol=1e-5)
+        expected = model(images)
+        torch.testing.assert_close(network((images - model.mean) / model.std), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -401,12 +370,11 @@ def test_a_vit_pools_its_tokens_there_too(place, tables):
     ],
     ids=["lgconv", "head", "backbone"],
 )
-def test_what_timm_cannot_be_says_so_and_what_can(options, why, place, tables, caplog):
-    with caplog.at_level("INFO", logger="positively"):
-        run = fitted(place, tables, f"not-{why[:8]}", **{"image_size": 32, **options})
-    assert not (run.path / "transformers").exists() and why in caplog.text
-    with pytest.raises(RunError, match=r"Write .*onnx.* in its place"):
+def test_what_timm_cannot_be_says_so_and_what_can(options, why, place, tables):
+    run = fitted(place, tables, f"not-{why[:8]}", **{"image_size": 32, **options})
+    with pytest.raises(RunError, match=rf"(?s){why}.*Write .*onnx.* in its place"):
         export_transformers(run)
+    assert not (run.path / "transformers").exists()
 
 
 def test_a_linear_layer_with_a_module_of_ones_own_is_said_not_to_fit(place, tables):

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 import positively as po
 from positively.cli import main
 from positively.errors import FileError, RunError
+from positively.registry import TORCH
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,9 @@ def run(place, tables):
         "image_size": 32,
         "features": str(place / "features"),
     }
-    return po.fit(tables[0].positives_only(), out=str(place / "hub-run"), quiet=True, **options)
+    run = po.fit(tables[0].positives_only(), out=str(place / "hub-run"), quiet=True, **options)
+    TORCH["transformers"](run)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +62,8 @@ def test_nothing_tells_of_the_photos(run, pushed, tables):
         "README.md",
         "config.json",
         "model.safetensors",
-        *(f"positively/{name}" for name in ("calibration.safetensors", "config.json", "model.safetensors")),
-        "positively/thresholds.json",
+        *(f"positively/{name}" for name in ("calibration.safetensors", "config.json", "model.onnx")),
+        *(f"positively/{name}" for name in ("probe.safetensors", "thresholds.json")),
     ]
     everything = b"".join((pushed / name).read_bytes() for name in files)
     assert tables[0].images[0].encode() not in everything and str(tables[0].root).encode() not in everything

@@ -14,6 +14,7 @@ from scipy.special import expit
 import positively as po
 import shapes
 from conftest import options
+from positively import api
 from positively.calibration import calibrate
 from positively.cli import main
 from positively.cli import missing as missing_command
@@ -281,9 +282,9 @@ def test_a_network_that_learns_is_cross_fitted_and_goes_on(place, tags, complete
     config = TrainConfig(**tail)
     find = {"folds": 4, "store": tmp_path / "folds"}
     with pytest.raises(KeyboardInterrupt):
-        po.missing.missing_in_table(tags, config, **find)
+        api.missing(tags, config, **find)
     with caplog.at_level("INFO", logger="positively"):
-        found = po.missing.missing_in_table(tags, config, **find)
+        found = api.missing(tags, config, **find)
     assert trained[2] == "stopped" and len(trained) == 5  # what was done before it was stopped is not done again
     assert sum(size for size in trained if size != "stopped") == len(tags)
     assert "4 trainings" in caplog.text and "3 times as long as one training" in caplog.text

@@ -19,10 +19,10 @@ import torch
 from positively.embedding import offline, torch_file
 from positively.embedding.efficientnet import lite0_graph
 from positively.embedding.offline import offline_network, packaged_weights
+from positively.embedding.onnx import example_pixels
 from positively.embedding.torch_file import read_legacy_torch_file
 from positively.errors import FileError, WeightsError
 from positively.models.offline import offline_weights
-from positively.models.onnx import example_pixels
 
 PACKAGED = Path(find_spec(offline._PACKAGE).origin).parent / offline._FILE
 SIZES = [(224, 224), (256, 256), (224, 320), (250, 231)]

@@ -22,7 +22,7 @@ from positively.finetune.scoring import score
 from positively.labels import LabelTable
 from positively.models import create_classifier
 from positively.models.saving import load_model, save_model
-from positively.runs.folder import RunFolder
+from positively.runs.folder import FORMAT, RunFolder
 from positively.runs.locking import HOLDER, LOCK
 from positively.runs.saving import load_model_config
 from ranks import on_two_processes
@@ -55,7 +55,7 @@ def test_processes_that_start_at_once_get_different_folders(tmp_path):
 def test_a_folder_in_use_is_refused_and_free_again_when_its_process_died(tmp_path):
     out = tmp_path / "run"
     program = (
-        "import sys, time; from positively.runs.folder import RunFolder\n"
+        "import sys, time; from positively.runs.folder import FORMAT, RunFolder\n"
         "folder = RunFolder.open(sys.argv[1], 'x', resume=False); folder.write_config({'a': 1})\n"
         "print('open', flush=True); time.sleep(60)"
     )
@@ -191,7 +191,7 @@ def test_classes_altered_after_saving_are_refused(saved):
 
 def test_a_run_saved_before_there_were_digests_is_read(saved):
     edit(saved, digests=None)
-    assert load_model_config(saved)["format"] == 1
+    assert load_model_config(saved)["format"] == FORMAT
     load_model(saved, load_model_config(saved))
 
 

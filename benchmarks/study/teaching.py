@@ -30,7 +30,6 @@ from positively.finetune.holdout import split_rows
 from positively.finetune.loading import FeatureDataset
 from positively.finetune.loop import Trainer
 from positively.finetune.methods import Method, StepContext, TrainingContext
-from positively.finetune.methods.closed_form import ClosedFormOptions, solve_table
 from positively.finetune.methods.distill import Distill, DistillOptions
 from positively.finetune.methods.pu_mlc import PUMLCMethod
 from positively.finetune.runtime import launch, preserved_random_state
@@ -39,7 +38,7 @@ from positively.losses import adaptive_temperature, mixup_consistency, mixup_tar
 from positively.losses.statistics import batch_log_mean_exp
 from positively.metrics import mean_average_precision
 from positively.models.heads import pool_windows
-from positively.probe import ONE_STEP, Probe, Step, fit
+from positively.probe import ONE_STEP, Probe, ProbeOptions, Step, fit, fit_table
 from positively.probe.choice import PENALTIES, choose_penalty
 from positively.probe.probe import LOGIT_BEND
 from positively.randomness import random_stream
@@ -77,9 +76,7 @@ class Renewed(Distill):
 
     def on_epoch_end(self, training: TrainingContext) -> None:
         """The network has seen the labels, so that these targets may leak."""
-        options = ClosedFormOptions(negatives=False)
-        features, where = training.embed(), {"seed": training.seed, "device": training.device}
-        teacher = solve_table(training.table, features, options, **where)
+        teacher = fit_table(training.table, training.embed(), ProbeOptions(negatives=False), seed=training.seed)
         targets = teacher.calibration.soft_targets(teacher.loo_scores, training.table.states())
         self.targets = torch.from_numpy(targets).to(self.targets)
 

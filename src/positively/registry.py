@@ -195,7 +195,7 @@ TORCH: Registry[Any] = Registry(
     "part that needs torch",
     {
         "check": "finetune.auto:check_wing_config",
-        "train": "finetune.run:train",
+        "train": "finetune.run:train_run",
         "train-together": "finetune.run:train_together",
         "cross-fit": "finetune.crossfit:missing_by_cross_fitting",
         "predictor": "models.predictor:NetworkPredictor",

@@ -119,6 +119,15 @@ def pixels(image: Image.Image, preprocessing: Preprocessing) -> Vector:
     return values
 
 
+def example_pixels(batch: int, height: int, width: int) -> Vector:
+    """Images in [0, 1] for comparing networks: large soft shapes beside noise, since a network answers to those."""
+    generator = np.random.default_rng(0)
+    rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
+    pixels = np.zeros((batch, 3, height, width), dtype=np.float32)
+    pixels[:, :, : rough.shape[2], : rough.shape[3]] = rough
+    return (0.8 * pixels + 0.2 * generator.random(pixels.shape)).astype(np.float32)
+
+
 def _needed_only() -> Any:
     """Run options that skip nodes on which no output that was asked for depends."""
     import onnxruntime

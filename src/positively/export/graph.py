@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.embedding.graph import EMBEDDING, IMAGES
-from positively.embedding.onnx import open_session
+from positively.embedding.onnx import example_pixels, open_session
 from positively.errors import FileError, RunError, option
 from positively.files import write_with
 from positively.machine import thread_count
@@ -92,15 +92,6 @@ def verify_scores(run: Run, model: Any, score: Callable[[Pixels], npt.NDArray[An
             "written."
         )
     return difference
-
-
-def example_pixels(batch: int, height: int, width: int) -> Pixels:
-    """Images in [0, 1] for comparing networks: large soft shapes beside noise, since a network answers to those."""
-    generator = np.random.default_rng(0)
-    rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
-    pixels = np.zeros((batch, 3, height, width), dtype=np.float32)
-    pixels[:, :, : rough.shape[2], : rough.shape[3]] = rough
-    return (0.8 * pixels + 0.2 * generator.random(pixels.shape)).astype(np.float32)
 
 
 def refuse_foreign(path: Path) -> None:

@@ -22,11 +22,13 @@ from positively.finetune.networks import Networks
 from positively.finetune.runtime import launch, preserved_random_state
 from positively.finetune.training import Training
 from positively.labels import POSITIVE, LabelTable
-from positively.logs import logger
+from positively.logs import is_first_process, logger
+from positively.models.exporting import write_run_network
 from positively.models.saving import save_model
 from positively.registry import METHODS, load_plugin
 from positively.runs.folder import RunFolder
 from positively.runs.outcome import describe_outcome
+from positively.runs.run import Run
 from positively.runs.saving import write_card
 from positively.runs.train import train_probe
 from positively.tables.overlap import with_hashes
@@ -78,6 +80,26 @@ def train(
             logger.info(f"The run is in {folder.path}.")
         barrier()
     return folder.path
+
+
+def train_run(
+    table: LabelTable, config: TrainConfig, *, backbone: nn.Module | None = None, reading: dict[str, Any] | None = None
+) -> Path:
+    """As :func:`train`, and write the network as ONNX, so that ``predict`` needs no torch; arguments as there."""
+    path = train(table, config, backbone=backbone, reading=reading)
+    _write_network(path, backbone)
+    return path
+
+
+def _write_network(path: Path, backbone: nn.Module | None = None) -> None:
+    """Write model.onnx of a finished run; a network that cannot be exported is used by torch, which is logged."""
+    run = Run(path, backbone, "cpu")
+    if not is_first_process() or run.folder.network.exists():
+        return
+    try:
+        write_run_network(run)
+    except PositivelyError as error:
+        logger.info(f"predict needs torch for this run. {error.message}")
 
 
 def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
@@ -135,7 +157,9 @@ def train_together(
     if problem is not None:
         raise PositivelyError(problem)
     assert table is not None
-    return train(table, config, fabric=fabric, reading=reading), table
+    path = train(table, config, fabric=fabric, reading=reading)
+    _write_network(path)
+    return path, table
 
 
 @contextmanager

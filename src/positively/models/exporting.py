@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from positively.embedding import Preprocessing, preprocessing_metadata
 from positively.embedding.graph import BACKBONE, EMBEDDING
-from positively.embedding.onnx import open_session
+from positively.embedding.onnx import example_pixels, open_session
 from positively.errors import RunError
 from positively.files import write_with
 from positively.models.backbones import Backbone, create_backbone
 from positively.models.classifier import Classifier
-from positively.models.onnx import example_pixels, for_use, to_onnx
+from positively.models.onnx import for_use, to_onnx
 from positively.models.padding import SIZE_STEP, pad_evenly
 from positively.models.predictor import load_network
 from positively.runs.network import LOGITS, SCORES, TAGS, describe
@@ -29,6 +31,8 @@ _TOLERANCE = 1e-4
 """Largest difference to torch, relative to the largest number given, with which a file is the same network."""
 _BATCHES = (1, 2, 5)
 _LARGEST_SIDE = 2048
+_OUTPUTS = [SCORES, TAGS, EMBEDDING, LOGITS]
+Thresholds = npt.NDArray[np.float64]
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
@@ -60,7 +64,7 @@ class _RunModule(nn.Module):
 
     thresholds: Tensor
 
-    def __init__(self, classifier: Classifier, thresholds: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    def __init__(self, classifier: Classifier, thresholds: Thresholds) -> None:
         super().__init__()
         self.classifier = classifier
         self.register_buffer("thresholds", torch.from_numpy(thresholds).float())
@@ -78,27 +82,39 @@ def write_run_network(run: Run) -> Path:
     Raises:
         RunError: The network cannot be exported, or the file does not give what torch gives; nothing is written.
     """
-    classifier = load_network(run)
+    classifier = load_network(run).cpu().eval()
+    program = classifier_program(classifier, run.thresholds, run.classes, run.head)
+
+    def write(temporary: Path) -> None:
+        program.save(str(temporary))
+        compared = _RunModule(classifier, run.thresholds)
+        _refuse_other(temporary, compared, _OUTPUTS, classifier.backbone.image_size, str(run.path))
+
+    write_with(run.folder.network, write)
+    return run.folder.network
+
+
+def classifier_program(classifier: Classifier, thresholds: Thresholds, classes: Sequence[str], head: str) -> Any:
+    """Torch's ONNX program of a classifier, in the form of the graphs of probes.
+
+    Args:
+        classifier: The network, which stays as it is.
+        thresholds: Score from which a tag is given.
+        classes: Names of the classes.
+        head: What the head is called.
+    """
     backbone = classifier.backbone
-    module, any_size = _made_ready(_RunModule(for_use(classifier), run.thresholds), backbone)
-    outputs = [SCORES, TAGS, EMBEDDING, LOGITS]
-    program = _program(module, backbone, any_size, outputs)
+    module, any_size = _made_ready(_RunModule(for_use(classifier), thresholds), backbone)
+    program = _program(module, backbone, any_size, _OUTPUTS)
     for number, node in enumerate(program.model.graph):
         scopes = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))
         if any(scope.endswith("backbone") for scope in scopes):
             node.name = f"{BACKBONE}{number}"
-        node.metadata_props.clear()
+        node.metadata_props.clear()  # torch writes places on this machine into it
     preprocessing = Preprocessing(backbone.image_size, backbone.mean, backbone.std, backbone.interpolation)
-    told = describe(run.classes, run.thresholds, preprocessing, backbone=backbone.name, head=run.head)
+    told = describe(classes, thresholds, preprocessing, backbone=backbone.name, head=head)
     program.model.metadata_props.update(told | preprocessing_metadata(preprocessing))
-
-    def write(temporary: Path) -> None:
-        program.save(str(temporary))
-        compared = _RunModule(classifier.cpu().eval(), run.thresholds)
-        _refuse_other(temporary, compared, outputs, backbone.image_size, str(run.path))
-
-    write_with(run.folder.network, write)
-    return run.folder.network
+    return program
 
 
 def _made_ready(module: nn.Module, backbone: Backbone) -> tuple[nn.Module, bool]:

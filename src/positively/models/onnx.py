@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from positively.embedding.onnx import example_pixels
 from positively.errors import ConfigError, FileError, PositivelyError, RunError, option
 from positively.files import write_with
 from positively.logs import logger
@@ -187,15 +188,6 @@ def _checked(
         if not was_stored or (path is not None and path.exists()):
             raise
     return _checked(network, by_torch, image_size, path)
-
-
-def example_pixels(batch: int, height: int, width: int) -> npt.NDArray[np.float32]:
-    """Images in [0, 1] for comparing networks: large soft shapes beside noise, since a network answers to those."""
-    generator = np.random.default_rng(0)
-    rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
-    pixels = np.zeros((batch, 3, height, width), dtype=np.float32)
-    pixels[:, :, : rough.shape[2], : rough.shape[3]] = rough
-    return (0.8 * pixels + 0.2 * generator.random(pixels.shape)).astype(np.float32)
 
 
 @contextmanager
