@@ -22,6 +22,7 @@ from positively.models.heads import KernelHead, LinearHead
 from positively.models.heads.fitted import fill_kernel, fill_linear
 from positively.models.saving import load_model
 from positively.probe import LinearClassifier
+from positively.runs.sources import read_config
 
 if TYPE_CHECKING:
     from positively.runs.run import Run
@@ -80,7 +81,7 @@ def _build_probe(run: Run) -> Classifier:
     model = create_classifier(
         run.backbone if run.backbone is not None else str(name),
         classes=len(run.classes),
-        weights=config["weights"],
+        weights=_weights(run),
         image_size=config["image_size"],
         head=head,
         head_options=options,
@@ -93,6 +94,14 @@ def _build_probe(run: Run) -> Classifier:
         assert isinstance(model.head, KernelHead)
         fill_kernel(model.head, classifier)
     return model.eval().to(memory_format=torch.channels_last)
+
+
+def _weights(run: Run) -> str:
+    """What the backbone's weights were read from; a run of the hub does not say."""
+    weights = read_config(run.folder).get("weights") if run.folder.config.exists() else None
+    if weights is None:
+        raise RunError(f"{run.path} does not say where the weights of its backbone are. Use the run as it was trained.")
+    return str(weights)
 
 
 def _device() -> str:

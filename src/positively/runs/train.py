@@ -162,7 +162,6 @@ def _describe(embeddings: Embeddings, settings: Mapping[str, Any], probe: Probe)
         "method": settings["method"],
         "backbone": settings["backbone"],
         "backbone_digest": getattr(embeddings.embedder, "digest", None),
-        "weights": settings["weights"],
         "embedding_key": embeddings.key,
         "width": embeddings.width,
         "image_size": preprocessing.image_size,
