@@ -1,6 +1,7 @@
 """PUClassifier: scikit-learn's contract, and what positive-unlabeled labels add to it."""
 
 import pickle
+import re
 import subprocess
 import sys
 
@@ -183,7 +184,7 @@ def test_parts_of_an_image_are_looked_at():
         {"random_state": None},
         {"random_state": np.random.RandomState(3)},
     ],
-    ids=str,
+    ids=lambda parameters: re.sub(r" at 0x\w+", "", str(parameters)),  # the same name in every worker
 )
 def test_every_parameter_gives_a_classifier_that_learns(data, parameters):
     X, Y, truth = data
