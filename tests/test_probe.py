@@ -14,6 +14,7 @@ from positively.metrics import mean_average_precision, pair_average_precision
 from positively.probe import ONE_STEP, SOFT_STEPS, Step
 from positively.probe.choice import PENALTIES
 from positively.probe.fitting import decompose
+from positively.probe.linalg import gaussian_kernel
 from positively.probe.ridge import Ridge
 
 SOFT = SOFT_STEPS[0]
@@ -122,6 +123,21 @@ def test_copies_do_not_vouch_for_one_another():
     assert naive.min() > apart.max() + 0.05
 
 
+@pytest.mark.parametrize("width", [3, 64], ids=["singular kernel", "regular kernel"])
+def test_coordinates_have_the_covariance_and_the_kernel_norm_they_promise(width):
+    """Also where landmarks stand there twice, so that their kernel has no Cholesky factor."""
+    generator = np.random.default_rng(0)
+    features = generator.random((300, width)).astype(np.float32)
+    features[100:150] = features[:50]
+    ridge = probe.decompose(features, landmarks=300)[0]
+    basis, points = ridge.basis, ridge.basis.embed.landmarks.astype(np.float64)
+    places = basis.coordinates(features).astype(np.float64)
+    np.testing.assert_allclose(places.T @ places / 300, np.diag(basis.eigenvalues), atol=1e-6)
+    gram = gaussian_kernel(points, points, basis.embed.precision)
+    np.testing.assert_allclose(basis.transform.T @ gram @ basis.transform, np.eye(places.shape[1]), atol=1e-6)
+    assert places.shape[1] <= 250
+
+
 def test_sample_weights_are_those_of_repeated_images(table):
     features, states, _ = table
     weights = np.ones(len(features))
@@ -172,7 +188,8 @@ def test_the_penalty_is_the_best_of_the_grid_by_dense_leave_one_out(table, fitte
 
 def test_large_tables_are_streamed_to_the_same_result(table, fitted, monkeypatch):
     features, states, _ = table
-    monkeypatch.setattr("positively.probe.ridge._IN_MEMORY_BYTES", 0)
+    for room in ("basis", "ridge"):
+        monkeypatch.setattr(f"positively.probe.{room}.IN_MEMORY_BYTES", 0)
     monkeypatch.setattr("positively.probe.linalg.BLOCK_ROWS", 37)
     monkeypatch.setattr("positively.probe.labels._BLOCK_ENTRIES", 2 * len(features))
     streamed = probe.fit(features, sparse.csr_array(states), landmarks=60, step=ONE_STEP)

@@ -10,6 +10,7 @@ with many known positives is judged by itself, a class with few leans on the oth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy
@@ -97,15 +98,33 @@ def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
         for _ in range(ROUNDS):
             prior = slope_prior(part, mean)
             link = fit_link(part, bent, grid, prior, start=link)
-            slope, variance, fine = scipy.interpolate.CubicSpline(
-                COARSE_GRID, np.stack([link.slope, link.variance, link.evidence], axis=1)
-            )(LOGIT_GRID).swapaxes(0, 1)
+            slope, variance, fine = (_spline() @ found for found in (link.slope, link.variance, link.evidence))
             posterior, _ = pool(fine)
             moments = (posterior * slope).sum(axis=0), (posterior * variance).sum(axis=0)
             mean = _mean_slope(mean, typical, prior, *moments)
         evidence[:, asked] = fine
     posterior, common = pool(evidence)
     return Frequencies(posterior, common, mean)
+
+
+@cache
+def _spline() -> Values:
+    """``(G, K)``: values on the coarse grid → values of their cubic spline (not-a-knot) on the fine one.
+
+    ``scipy.interpolate`` has it too; its import takes longer than the fit of a small table.
+    """
+    unit = np.eye(len(COARSE_GRID))
+    before, after = np.eye(len(unit), k=-1), np.eye(len(unit), k=1)
+    left, right = before + 4 * unit + after, 6 * (before - 2 * unit + after)
+    left[[0, -1]] = right[[0, -1]] = 0
+    left[0, :3] = left[-1, -3:] = 1, -2, 1
+    curvature = np.linalg.solve(left, right)
+    place = (LOGIT_GRID - COARSE_GRID[0]) / (COARSE_GRID[1] - COARSE_GRID[0])
+    piece = np.minimum(place.astype(int), len(unit) - 2)
+    high = (place - piece)[:, None]
+    low = 1 - high
+    bent = (low**3 - low) * curvature[piece] + (high**3 - high) * curvature[piece + 1]
+    return np.asarray(low * unit[piece] + high * unit[piece + 1] + bent / 6)
 
 
 def _mean_slope(mean: float, typical: float, prior: SlopePrior, slope: Values, variance: Values) -> float:

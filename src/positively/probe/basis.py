@@ -8,20 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from positively.embedding.rows import FeatureRows
+from positively.errors import ConfigError
 from positively.probe.linalg import (
     Double,
     Floats,
     Single,
     eigenvectors,
     gaussian_kernel,
+    kernel_eigenvectors,
     root_normalize,
     weighted_moments,
+    whole,
 )
 
-Embedding = Callable[[Double], Double]
+Embedding = Callable[[Single], Floats]
 
-# Kernel values are single precision: eigenvalues of the landmarks' kernel below this share of the largest are noise.
-_SMALLEST_EIGENVALUE = 1e-6
+IN_MEMORY_BYTES = 2**30
+"""Arrays up to this size stay in memory; larger ones are computed again, block by block, at every pass."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,11 @@ class Basis:
 
     def coordinates(self, features: Floats) -> Single:
         """Coordinates B×R of pooled features B×D (or B×P×R of B×P×D), single precision."""
-        # Whitening magnifies the rounding of kernel values: only the result is rounded.
-        embedded = self.embed(np.asarray(features, dtype=np.float32).astype(np.float64))
-        return (embedded @ self.transform - self.center).astype(np.float32)
+        return self.project(self.embed(np.asarray(features, dtype=np.float32)))
+
+    def project(self, embedded: Floats) -> Single:
+        """Coordinates of what ``embed`` gave."""
+        return (embedded.astype(np.float64) @ self.transform - self.center).astype(np.float32)
 
     def fold(self, solution: Double) -> tuple[Double, Double]:
         """Weights M×K and intercepts (K,) over ``embed(x)`` for a solution (R+1)×K over coordinates."""
@@ -57,10 +62,44 @@ class Kernel:
     """M×D, after root and norm."""
     precision: float
 
-    def __call__(self, features: Double) -> Double:
-        """Kernel values B×M of pooled features B×D."""
+    def __call__(self, features: Single) -> Floats:
+        """Kernel values B×M of pooled features B×D, double precision: whitening magnifies their rounding."""
         landmarks = self.landmarks.astype(np.float64)
-        return gaussian_kernel(root_normalize(features), landmarks, self.precision).astype(np.float64, copy=False)
+        return gaussian_kernel(root_normalize(features.astype(np.float64)), landmarks, self.precision)
+
+
+class EmbeddedRows:
+    """The images of a table (whole, without parts) after ``embed``; what fits into memory is computed once.
+
+    Args:
+        embed: As of :class:`Basis`.
+        features: N×D pooled features, or N×(1+P)×D with parts.
+        hold: Whether a block is kept for the next pass, where all of them fit into memory.
+    """
+
+    def __init__(self, embed: Embedding, features: FeatureRows, hold: bool = True) -> None:
+        self._embed, self._features, self._hold = embed, features, hold
+        self._held: dict[int, Floats] = {}
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __getitem__(self, rows: slice) -> Floats:
+        """One block of rows.
+
+        Raises:
+            ConfigError: A feature is no finite number; the sentence names the row.
+        """
+        if rows.start in self._held:
+            return self._held[rows.start]
+        values = np.asarray(self._features[rows], dtype=np.float32)
+        if not np.isfinite(values).all():
+            row = rows.start + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
+            raise ConfigError(f"The features of row {row} are not finite numbers.")
+        embedded = self._embed(whole(values))
+        if self._hold and embedded.itemsize * len(self) * embedded.shape[1] <= IN_MEMORY_BYTES:
+            self._held[rows.start] = embedded
+        return embedded
 
 
 def choose_kernel(points: Single, width: float) -> Kernel:
@@ -70,35 +109,32 @@ def choose_kernel(points: Single, width: float) -> Kernel:
     return Kernel(landmarks, width / spread if spread > 0 else 1.0)
 
 
-def kernel_basis(kernel: Kernel, features: FeatureRows, weights: Double) -> Basis:
-    """Nyström's approximation: kernel values with the landmarks, whitened by K_mm^(−1/2).
+def kernel_basis(kernel: Kernel, rows: EmbeddedRows, weights: Double) -> Basis:
+    """Nyström's approximation: coordinates of length 1 in the kernel's own norm.
 
     Args:
         kernel: From :func:`choose_kernel`.
-        features: N×D pooled features, or N×(1+P)×D with parts, which do not count.
+        rows: The images by this kernel.
         weights: (N,) sample weights that sum to 1.
     """
     points = kernel.landmarks.astype(np.float64)
-    eigenvalues, vectors = eigenvectors(gaussian_kernel(points, points, kernel.precision).astype(np.float64))
-    large = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
-    first, covariance = weighted_moments(features, kernel, weights)
-    return _turned(kernel, vectors[:, large] / np.sqrt(eigenvalues[large]), first, covariance)
+    gram = gaussian_kernel(points, points, kernel.precision).astype(np.float64, copy=False)
+    mean, covariance = weighted_moments(rows, weights)
+    return _centered(kernel, *kernel_eigenvectors(covariance, gram), mean)
 
 
 def linear_basis(features: FeatureRows, weights: Double) -> Basis:
-    """Raw pooled features, standardised; the arguments are those of :func:`kernel_basis`."""
-    first, covariance = weighted_moments(features, _identity, weights)
+    """Raw pooled features N×D (parts do not count), standardised, with (N,) sample weights that sum to 1."""
+    mean, covariance = weighted_moments(EmbeddedRows(_identity, features, hold=False), weights)
     variance = covariance.diagonal()
     scale = 1 / np.sqrt(np.where(variance > 1e-12 * variance.max(), variance, np.inf))
-    return _turned(_identity, np.diag(scale), first, covariance)
+    eigenvalues, vectors = eigenvectors(covariance * scale * scale[:, None])
+    return _centered(_identity, eigenvalues, vectors * scale[:, None], mean)
 
 
-def _identity(features: Double) -> Double:
+def _identity(features: Single) -> Floats:
     return features
 
 
-def _turned(embed: Embedding, whitening: Double, mean: Double, covariance: Double) -> Basis:
-    """Turn whitened coordinates to the axes of their covariance."""
-    eigenvalues, vectors = eigenvectors(whitening.T @ covariance @ whitening)
-    transform = whitening @ vectors
+def _centered(embed: Embedding, eigenvalues: Double, transform: Double, mean: Double) -> Basis:
     return Basis(embed, transform, mean @ transform, np.maximum(eigenvalues, 0))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError
-from positively.probe.basis import choose_kernel, kernel_basis, linear_basis
+from positively.probe.basis import EmbeddedRows, choose_kernel, kernel_basis, linear_basis
 from positively.probe.choice import Criterion
 from positively.probe.labels import ProbeLabels
 from positively.probe.linalg import WholeImages, as_rows, whole
@@ -141,10 +141,10 @@ def decompose(
     if not np.isfinite(points).all():
         row = chosen[np.flatnonzero(~np.isfinite(points).all(axis=1))[0]]
         raise ConfigError(f"The features of row {row} are not finite numbers.")
-    if kernel == "linear":
-        basis = linear_basis(features, weights)
-    else:
-        basis = kernel_basis(choose_kernel(points, width), features, weights)
     images = WholeImages(features)
     plain = Ridge(linear_basis(images, weights), images, weights, units) if linear else None
-    return Ridge(basis, features, weights, units), plain
+    if kernel == "linear":
+        return Ridge(linear_basis(features, weights), features, weights, units), plain
+    chosen_kernel = choose_kernel(points, width)
+    rows = EmbeddedRows(chosen_kernel, features)
+    return Ridge(kernel_basis(chosen_kernel, rows, weights), features, weights, units, rows), plain

@@ -5,7 +5,7 @@ Shapes: rows of features X are B×D, coordinates Z are B×R, targets are B×K.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy.typing as npt
 import scipy
 
 from positively.embedding.rows import FeatureRows
-from positively.errors import ConfigError
 
 Floats = npt.NDArray[np.floating]
 Single = npt.NDArray[np.float32]
@@ -21,6 +20,8 @@ Double = npt.NDArray[np.float64]
 
 BLOCK_ROWS = 4096
 _SHORTEST = 1e-12
+# Kernel values are single precision: eigenvalues of the landmarks' kernel below this share of the largest are noise.
+_SINGULAR = 1e-6
 
 
 def root_normalize(features: Floats) -> Floats:
@@ -32,9 +33,10 @@ def root_normalize(features: Floats) -> Floats:
     >>> root_normalize(np.array([[9.0, -16.0, 0.0]])).tolist()
     [[0.6, -0.8, 0.0]]
     """
-    roots = np.sign(features) * np.sqrt(np.abs(features))
-    norms = np.sqrt(np.einsum("...d,...d->...", roots, roots))[..., None]
-    return np.asarray(roots / np.maximum(norms, _SHORTEST))
+    roots = np.abs(features)
+    np.copysign(np.sqrt(roots, out=roots), features, out=roots)
+    roots /= np.maximum(np.sqrt(np.einsum("...d,...d->...", roots, roots))[..., None], _SHORTEST)
+    return roots
 
 
 def gaussian_kernel(rows: Floats, landmarks: Floats, precision: float) -> Floats:
@@ -43,40 +45,46 @@ def gaussian_kernel(rows: Floats, landmarks: Floats, precision: float) -> Floats
     >>> gaussian_kernel(np.array([[0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5).round(4).tolist()
     [[1.0, 0.3679]]
     """
-    values = rows @ landmarks.T
-    values *= -2
-    values += np.einsum("...d,...d->...", rows, rows)[..., None]
-    values += np.einsum("md,md->m", landmarks, landmarks)
-    np.maximum(values, 0, out=values)
-    values *= -precision
+    values = rows @ (2 * precision * landmarks).T
+    values -= precision * np.einsum("...d,...d->...", rows, rows)[..., None]
+    values -= precision * np.einsum("md,md->m", landmarks, landmarks)
+    np.minimum(values, 0, out=values)
     exponentials: Floats = np.exp(values, out=values)
     return exponentials
 
 
 def eigenvectors(matrix: Double) -> tuple[Double, Double]:
-    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix."""
-    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2, check_finite=False)
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, of which the lower half is read."""
+    values, vectors = scipy.linalg.eigh(matrix, driver="evd", check_finite=False)
     return values, vectors
 
 
-def weighted_moments(
-    features: FeatureRows, embed: Callable[[Double], Double], weights: Double
-) -> tuple[Double, Double]:
-    """Weighted mean (M,) and covariance M×M of embedded features, whatever their number.
+def kernel_eigenvectors(covariance: Double, gram: Double) -> tuple[Double, Double]:
+    """Eigenvalues e and vectors V with Vᵀ covariance V = diag(e) and Vᵀ gram V = 1, of two symmetric matrices M×M.
 
-    Raises:
-        ConfigError: A feature is no finite number; the sentence names the row.
+    By the Cholesky factor of ``gram``. Where that is (nearly) singular, as by landmarks that stand there twice, its
+    smallest eigenvalues are left out, so that V has fewer columns.
     """
+    factor, problem = scipy.linalg.lapack.dpotrf(gram, lower=1)
+    if not problem and scipy.linalg.lapack.dpocon(factor, np.abs(gram).sum(axis=0).max(), uplo="L")[0] > _SINGULAR:
+        whitened = scipy.linalg.lapack.dsygst(covariance, factor, lower=1)[0]
+        values, vectors = eigenvectors(whitened)
+        return values, scipy.linalg.solve_triangular(factor, vectors, trans=1, lower=True, check_finite=False)
+    values, vectors = eigenvectors(gram)
+    large = values > _SINGULAR * values[-1]
+    whitening = vectors[:, large] / np.sqrt(values[large])
+    values, vectors = eigenvectors(whitening.T @ covariance @ whitening)
+    return values, whitening @ vectors
+
+
+def weighted_moments(rows: FeatureRows, weights: Double) -> tuple[Double, Double]:
+    """Weighted mean (M,) and covariance M×M of rows N×M, whatever their number."""
     first: Any = 0.0
     second: Any = 0.0
     for part in row_blocks(len(weights)):
-        values = np.asarray(features[part], dtype=np.float64)
-        if not np.isfinite(values).all():
-            row = part.start + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
-            raise ConfigError(f"The features of row {row} are not finite numbers.")
-        values = embed(whole(values))
-        weighted = values * weights[part, None]
-        first, second = first + weighted.sum(axis=0), second + values.T @ weighted
+        values = rows[part] * np.sqrt(weights[part, None])
+        first = first + values.T @ np.sqrt(weights[part])
+        second = second + values.T @ values
     return first, second - np.outer(first, first)
 
 

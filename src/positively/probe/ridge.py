@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.embedding.rows import FeatureRows
-from positively.probe.basis import Basis
+from positively.probe.basis import IN_MEMORY_BYTES, Basis, EmbeddedRows
 from positively.probe.linalg import Double, Floats, Single, WholeImages, row_blocks, whole
 
 Rows = npt.NDArray[np.int64]
 
-# Coordinates up to this size stay in memory; larger ones are computed again, block by block, at every pass.
-_IN_MEMORY_BYTES = 2**30
 _GROUP_ENTRIES = 2**25
 
 
@@ -36,9 +34,17 @@ class Ridge:
         weights: (N,) sample weights that sum to 1.
         groups: (N,) group of each image, counted from 0; images of a group never vouch for one another. None: every
             image is a group of its own.
+        embedded: The whole images after the basis's embedding, where that was computed already.
     """
 
-    def __init__(self, basis: Basis, features: FeatureRows, weights: Double, groups: Rows | None = None) -> None:
+    def __init__(
+        self,
+        basis: Basis,
+        features: FeatureRows,
+        weights: Double,
+        groups: Rows | None = None,
+        embedded: EmbeddedRows | None = None,
+    ) -> None:
         self.basis, self.features, self.weights = basis, features, weights
         self.groups, self._group_rows = groups, _group_rows(groups)
         self._leverages: dict[float, Single] = {}
@@ -46,15 +52,18 @@ class Ridge:
         shape = features[slice(0, 1)].shape[1:-1]
         self.has_parts = bool(shape)
         rank = len(basis.eigenvalues)
-        if 4 * len(weights) * rank * math.prod(shape) <= _IN_MEMORY_BYTES:
+        if 4 * len(weights) * rank * math.prod(shape) <= IN_MEMORY_BYTES:
             self._cached = np.empty((len(weights), *shape, rank), dtype=np.float32)
             for part in row_blocks(len(weights)):
-                self._cached[part] = basis.coordinates(features[part])
+                if embedded is None or shape:
+                    self._cached[part] = basis.coordinates(features[part])
+                else:
+                    self._cached[part] = basis.project(embedded[part])
 
     @property
     def is_small(self) -> bool:
         """Whether the coordinates of all images would fit into memory, so that many passes over them cost little."""
-        return 4 * len(self.weights) * len(self.basis.eigenvalues) <= _IN_MEMORY_BYTES
+        return 4 * len(self.weights) * len(self.basis.eigenvalues) <= IN_MEMORY_BYTES
 
     def part(self, rows: Rows) -> Ridge:
         """The same regression, to score some rows of the table with."""

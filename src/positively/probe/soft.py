@@ -84,10 +84,14 @@ def soft_part(calibration: Calibration, scores: Single, states: States) -> Singl
 class Fold:
     """What one label fold leaves to learn from, in a block of classes."""
 
+    ridge: Ridge
+    """The kernel's regression, by which targets were found."""
     hidden: npt.NDArray[np.bool_]
     """Known labels of this fold."""
-    targets: tuple[Single, ...]
-    """Of each step, by the labels of the other folds."""
+    fits: tuple[tuple[Single, Double], ...]
+    """Targets of each step, by the labels of the other folds, and their moments in that regression's basis."""
+    first: Single | None
+    """Its leave-one-out scores after one step, where the targets took them."""
 
 
 def soft_folds(
@@ -119,19 +123,24 @@ def soft_folds(
         hidden = fold_of == fold
         seen = np.where(hidden, UNKNOWN, states).astype(np.int8)
         hard = targets_of(seen, reviewed)
-        soft = np.zeros((), dtype=np.float32)
+        moments, soft_moments = ridge.moments(hard), np.zeros(())
+        soft, first = np.zeros((), dtype=np.float32), None
         if any(step.strength for step in steps):
             share, absent = (_share_left(seen, states, sign) for sign in (POSITIVE, NEGATIVE))
-            scores = ridge.held_out_scores(ridge.moments(hard), hard, penalty)
+            first = ridge.held_out_scores(moments, hard, penalty)
             # Fewer known positives: lower scores, and fewer of the positives are known.
             frequency, negative = calibration.label_frequency * share, calibration.negative_frequency * absent
             fewer = replace(calibration, label_frequency=frequency, negative_frequency=negative)
-            soft = soft_part(fewer, np.asarray(scores / share.astype(np.float32), np.float32), seen)
-        targets = tuple(
-            fill(ridge, step.fold_factor * penalty, seen) if step.fills else hard + np.float32(step.strength) * soft
-            for step in steps
-        )
-        yield Fold(hidden, targets)
+            soft = soft_part(fewer, np.asarray(first / share.astype(np.float32), np.float32), seen)
+            soft_moments = ridge.moments(soft)
+        fits = []
+        for step in steps:
+            if step.fills:
+                filled = fill(ridge, step.fold_factor * penalty, seen)
+                fits.append((filled, ridge.moments(filled)))
+            else:
+                fits.append((hard + np.float32(step.strength) * soft, moments + step.strength * soft_moments))
+        yield Fold(ridge, hidden, tuple(fits), first)
 
 
 def _share_left(seen: States, states: States, sign: int) -> npt.NDArray[np.float64]:
@@ -163,9 +172,14 @@ def fold_scores(
     means_of_folds, own, known = list(blank), list(blank), np.zeros((), dtype=np.bool_)
     for fold in folds:
         known = known | fold.hidden
-        for place, (step, mean, targets) in enumerate(zip(steps, means, fold.targets, strict=True)):
-            scores = ridge.held_out_scores(ridge.moments(targets), targets, step.fold_factor * penalty)
-            scores *= (mean / np.maximum(level_of(targets, ridge.weights, step), 1e-12)).astype(np.float32)
+        for place, (step, mean, (targets, moments)) in enumerate(zip(steps, means, fold.fits, strict=True)):
+            is_own = ridge is fold.ridge
+            if is_own and step == ONE_STEP and fold.first is not None:
+                scores = fold.first
+            else:
+                moments = moments if is_own else ridge.moments(targets)
+                scores = ridge.held_out_scores(moments, targets, step.fold_factor * penalty)
+            scores = scores * (mean / np.maximum(level_of(targets, ridge.weights, step), 1e-12)).astype(np.float32)
             means_of_folds[place] = means_of_folds[place] + scores / np.float32(FOLDS)
             own[place] = np.where(fold.hidden, scores, own[place])
     return [np.where(known, hidden, seen) for hidden, seen in zip(own, means_of_folds, strict=True)]
