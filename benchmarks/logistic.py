@@ -18,7 +18,7 @@ from benchmarks.study.data import read_photos
 from benchmarks.study.logistic import solve
 from positively import probe
 from positively.metrics import mean_average_precision
-from positively.models.heads import root_normalize
+from positively.probe.linalg import root_normalize
 
 L2 = (3e-7, 1e-6, 3e-6, 1e-5)
 RATIOS = {"coco-mini": (0.1, 0.3, 0.5, 0.7, 0.9), "voc2007": (0.1, 0.3, 0.5, 0.7, 0.9), "24,000 photos": (0.1, 0.5)}
@@ -46,8 +46,8 @@ def compare(features, truth, test, test_truth, ratio, seed) -> dict[str, float]:
         features, np.where(seen == 1, 1, 0).astype(np.int8), landmarks=2000 if len(features) < 10_000 else 3000
     )
     basis = fitted.kernel.ridge.basis
-    kernel = [torch.cat([basis.coordinates(x[i : i + 4096]) for i in range(0, len(x), 4096)]) for x in (features, test)]
-    plain = [root_normalize(torch.from_numpy(x)) for x in (features, test)]
+    kernel = [torch.from_numpy(basis.coordinates(x)) for x in (features, test)]
+    plain = [torch.from_numpy(root_normalize(x)) for x in (features, test)]
     known, unknown = torch.from_numpy(seen), torch.from_numpy(np.where(seen == 1, 1, -1))
 
     def best(inputs, states) -> float:

@@ -1,101 +1,97 @@
-"""From photos to model, cuts and missing list: the whole way as a user types it, and where its time goes.
+"""From photos to run, thresholds, report and missing list, against ONNX Runtime alone on the same decoded pixels.
 
-Run as ``python -m benchmarks.whole TABLE IMAGES WEIGHTS`` from the root of the project. TABLE has complete tags, of
-which 30 % are shown; WEIGHTS are those of tf_efficientnet_lite0 (or 'pretrained'). Nothing is stored before. Decoding
-and the network are timed alone as well, each on all cores: on the way they run beside one another.
+Run as ``python -m benchmarks.whole TABLE IMAGES [--backbone NAME --weights FILE]`` from the root of the project. TABLE
+has complete tags, of which 30 % are shown. Ours starts as a process of its own, imports included, with no embedding
+stored: the first time without a stored ONNX file of the backbone, then with one. ONNX Runtime alone runs the same
+backbone on pixels that are in memory, an image a pass on every core, as ours does.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-import torch
-
-from positively.cli.process import keep_freed_memory
-from positively.images.reading import read_ahead
-from positively.images.transforms import ImageTransform
-from positively.models import create_classifier
-from positively.models.onnx import run_frozen
-from positively.tables.options import ReadOptions
-from positively.tables.reading import read_labels
-
-BACKBONE, SIZE, BATCH = "tf_efficientnet_lite0", 224, 32
-
-
-IN_PYTHON = """
+OURS = """
 import sys
 from positively.cli.process import prepare_process
 prepare_process()
 import positively as po
-table, images, weights, out = sys.argv[1:]
-run = po.fit(po.read(table, images=images), backbone="tf_efficientnet_lite0", weights=weights, known_ratio=0.3, out=out)
+table, images, backbone, weights, out = sys.argv[1:]
+run = po.fit(po.read(table, images=images), backbone=backbone, weights=weights, known_ratio=0.3, out=out)
 po.find_missing(run).write(out + "/missing")
 """
 
+ALONE = """
+import json, sys
+from time import perf_counter, process_time
+from positively.cli.process import prepare_process
+prepare_process()
+import positively as po
+from positively.embedding import find_embedder
+from positively.embedding.onnx import open_session, pixels
+from positively.images.decode import load_image
+from positively.images.reading import read_ahead
+from positively.machine import thread_count
+table, images, backbone, weights = sys.argv[1:]
+embedder = find_embedder(backbone, weights=weights)
+paths = po.read(table, images=images, quiet=True).paths
+decoded = list(read_ahead(lambda path: pixels(load_image(path), embedder.preprocessing)[None], paths))
+session = open_session(embedder._graph())
+start, spent = perf_counter(), process_time()
+for _ in read_ahead(lambda batch: session.run(None, {"images": batch}), decoded, threads=thread_count()):
+    pass
+print(json.dumps([perf_counter() - start, process_time() - spent, len(decoded)]))
+"""
 
-def timed(place: str, *words: str) -> float:
-    """Seconds of one process, with a cache of its own."""
-    start = perf_counter()
-    environment = {**os.environ, "POSITIVELY_CACHE": place}
-    subprocess.run([sys.executable, *words], check=True, env=environment, capture_output=True)
-    return perf_counter() - start
 
-
-def command(place: str, *words: str) -> float:
-    """Seconds of one command of ours."""
-    return timed(place, "-m", "positively", *words)
-
-
-def main() -> None:
-    keep_freed_memory()
-    table, images, weights = sys.argv[1:4]
-    network = ["--backbone", BACKBONE, "--weights", weights]
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table")
+    parser.add_argument("images")
+    parser.add_argument("--backbone", default="lite0")
+    parser.add_argument("--weights", default="pretrained")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of another environment")
+    parser.add_argument("--repeats", type=int, default=2)
+    options = parser.parse_args(arguments)
+    given = [str(Path(options.table).resolve()), str(Path(options.images).resolve()), options.backbone, options.weights]
     with tempfile.TemporaryDirectory() as place:
-        run = str(Path(place) / "run")
-        trained = command(place, "train", table, "--images", images, "--known-ratio", "0.3", *network, "--out", run)
-        again = command(place, "train", table, "--images", images, "--known-ratio", "0.3", *network, "--out", run + "2")
-        missing = command(place, "missing", run)
-        loading = command(place, "check")
-    with tempfile.TemporaryDirectory() as place:
-        in_python = timed(place, "-c", IN_PYTHON, table, images, weights, str(Path(place) / "run"))
-
-    paths = read_labels(table, ReadOptions(images=images, verify=False))[0].paths
-    transform = ImageTransform(SIZE)
-    start = perf_counter()
-    for _ in read_ahead(lambda batch: [transform(path) for path in batch], _batches(paths)):
-        pass
-    decoding = perf_counter() - start
-    classifier = create_classifier(BACKBONE, 80, weights, SIZE, depth="probe").eval()
-    features = run_frozen(classifier, SIZE, len(paths))
-    batch = torch.randint(0, 256, (BATCH, 3, SIZE, SIZE), dtype=torch.uint8)
-    start = perf_counter()
-    for _ in _batches(paths):
-        features(batch)
-    computing = perf_counter() - start
-
+        run = partial(_run, options.python, place)
+        first = run(OURS, *given, f"{place}/first")[:2]
+        alone, again = [], []
+        for number in range(options.repeats):  # they take turns, so that a busy moment hits both
+            alone.append(json.loads(run(ALONE, *given)[2]))
+            shutil.rmtree(Path(place) / "cache" / "positively" / "features")
+            again.append(run(OURS, *given, f"{place}/run{number}")[:2])
+    images = int(alone[0][2])
+    wall, spent = (min(found[part] for found in alone) for part in (0, 1))
+    print(f"{images:,} photos, {options.backbone}, {os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads")
     rows = {
-        "model, cuts and missing list, one process": in_python,
-        "  network, alone": computing,
-        "  decoding, alone": decoding,
-        "  the rest": in_python - computing - decoding,
-        "the same as two commands": trained + missing,
-        "  train": trained,
-        "  missing RUN": missing,
-        "train again, features stored": again,
-        "a command that only loads torch": loading,
+        "ONNX Runtime alone": (wall, spent),
+        "ours, the first time": first,
+        "ours, with a stored ONNX file": tuple(min(found[part] for found in again) for part in (0, 1)),
     }
-    print(f"{len(paths):,} photos, {torch.get_num_threads()} threads")
-    for name, seconds in rows.items():
-        print(f"{name:<44}{seconds:7.1f} s  {100 * seconds / in_python:5.0f} %")
+    for name, (seconds, cpu) in rows.items():
+        print(f"{name:<30} {seconds:7.1f} s {seconds / wall:5.2f} ×   {cpu:7.1f} s of CPU {cpu / spent:5.2f} ×")
 
 
-def _batches(paths: list[Path]) -> list[list[Path]]:
-    return [paths[begin : begin + BATCH] for begin in range(0, len(paths), BATCH)]
+def _run(python: str, place: str, program: str, *words: str) -> tuple[float, float, str]:
+    """Seconds, CPU seconds and output of a process with a cache of its own."""
+    environment = {**os.environ, "POSITIVELY_CACHE": f"{place}/cache"}
+    start, before = perf_counter(), os.times()
+    done = subprocess.run(
+        [python, "-c", program, *words], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    after = os.times()
+    spent = sum(after[2:4]) - sum(before[2:4])
+    return perf_counter() - start, spent, done.stdout
 
 
 if __name__ == "__main__":

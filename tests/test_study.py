@@ -38,7 +38,7 @@ from positively.errors import ConfigError, RunError
 from positively.finetune.methods import StepContext
 from positively.finetune.methods.pu_mlc import PUMLCMethod
 from positively.models import create_classifier
-from positively.models.heads import root_normalize
+from positively.probe.linalg import root_normalize
 
 CLASSES, LANDMARKS = 5, 50
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "study"
@@ -168,7 +168,7 @@ def test_auto_is_the_closed_form_as_it_is(problem, labels):
     expected = fitted.scores(problem.photos.test)
     assert np.allclose(closed.auto(problem, labels).scores, expected, atol=1e-5)
     same = kernel_space(root_normalize, problem.features, problem.photos.test, LANDMARKS, 0)
-    assert torch.allclose(same.ridge.basis.eigenvalues, problem.space("kernel").ridge.basis.eigenvalues, rtol=1e-4)
+    assert np.allclose(same.ridge.basis.eigenvalues, problem.space("kernel").ridge.basis.eigenvalues, rtol=1e-4)
     told = closed.auto(problem, labels, rule=closed.by_criterion(criteria.pu_ap))
     assert told.chosen["penalty"] == pytest.approx(fitted.kernel.penalty)
 
@@ -198,8 +198,8 @@ def weighted_least_squares(coordinates, positive, others, penalty):
 
 def test_least_squares_without_positives_among_the_unlabeled(problem, labels):
     space, penalty = problem.space("kernel"), 3e-3
-    coordinates = space.train.double().numpy()
-    solved = unlabeled.solve(space, labels.states, penalty).numpy()
+    coordinates = space.train.astype(np.float64)
+    solved = unlabeled.solve(space, labels.states, penalty)
     left_out = unlabeled.held_out(space, labels.states, penalty)
     for column in (0, 4):
         positive = labels.states[:, column] == 1
@@ -215,13 +215,13 @@ def test_least_squares_without_positives_among_the_unlabeled(problem, labels):
 
 def test_logistic_regression_finds_the_optimum_of_scikit_learn(problem, labels):
     space, l2 = problem.space("kernel"), 1e-4
-    eigenvalues = space.ridge.basis.eigenvalues.float()
+    inputs, eigenvalues = torch.from_numpy(space.train), torch.from_numpy(space.ridge.basis.eigenvalues).float()
     options = {"eigenvalues": eigenvalues, "iterations": 60}
-    weight, bias = logistic.solve(space.train, torch.from_numpy(labels.states), l2, **options)
+    weight, bias = logistic.solve(inputs, torch.from_numpy(labels.states), l2, **options)
     for column in (0, 3):
         known = labels.states[:, column] != 0
         peer = LogisticRegression(C=1 / (2 * l2 * len(known)), tol=1e-8, max_iter=5000)
-        peer.fit(space.train.numpy()[known], labels.states[known, column])
+        peer.fit(space.train[known], labels.states[known, column])
         assert np.allclose(weight[:, column], peer.coef_[0], atol=0.02 * np.abs(peer.coef_).max())
         assert bias[column] == pytest.approx(peer.intercept_[0], abs=0.02)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from benchmarks.study.criteria import Criterion, best_penalty
 from benchmarks.study.masks import known_positives
@@ -96,9 +95,8 @@ def by_criterion(criterion: Criterion) -> Rule:
 
 def held_out(solution: Solution, states: States, penalty: float) -> npt.NDArray[np.floating]:
     """N×C leave-one-out scores after one step, known positives levelled."""
-    targets = torch.from_numpy((states == POSITIVE).astype(np.float32))
-    scores = solution.ridge.held_out_scores(solution.moments, targets, penalty)
-    return level_positives(scores.numpy(), states)
+    targets = (states == POSITIVE).astype(np.float32)
+    return level_positives(solution.ridge.held_out_scores(solution.moments, targets, penalty), states)
 
 
 def _learned(space: Space, probe: Probe) -> Learned:

@@ -45,10 +45,10 @@ def unknown_as_negative(problem: Problem, labels: Labels, *, space: str = "kerne
 
 def _fit(problem: Problem, states: States, space: str) -> Learned:
     where = problem.space(space)
-    inputs, eigenvalues = where.train, where.ridge.basis.eigenvalues.float()
+    inputs, eigenvalues = torch.from_numpy(where.train), torch.from_numpy(where.ridge.basis.eigenvalues).float()
     l2 = choose_l2(inputs, eigenvalues, states, problem.seed)
     weight, bias = solve(inputs, torch.from_numpy(states), l2, eigenvalues=eigenvalues, iterations=_LAST_ITERATIONS)
-    return Learned((where.test @ weight + bias).numpy(), {"l2": l2})
+    return Learned((torch.from_numpy(where.test) @ weight + bias).numpy(), {"l2": l2})
 
 
 def choose_l2(inputs: Tensor, eigenvalues: Tensor, states: States, seed: int) -> float:

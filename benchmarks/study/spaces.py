@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
 
-from positively.models.heads import gaussian_kernel, root_normalize
 from positively.probe import WIDTH, Basis, Kernel, decompose
-from positively.probe.basis import Embedding, kernel_basis
+from positively.probe.basis import EmbeddedRows, Embedding, kernel_basis
+from positively.probe.linalg import Double, Floats, Single, eigenvectors, gaussian_kernel, root_normalize
 from positively.probe.ridge import Ridge
 from positively.randomness import random_stream
 
@@ -25,20 +22,20 @@ class Space:
     """A decomposition, and where the test photos lie in it."""
 
     ridge: Ridge
-    test: Tensor
+    test: Single
     """T×R coordinates."""
-    cache: dict[float, Tensor] = field(default_factory=dict)
+    cache: dict[float, Single] = field(default_factory=dict)
     """What an estimator found by λ, if other labels can use it again."""
 
     @property
-    def train(self) -> Tensor:
+    def train(self) -> Single:
         """N×R coordinates."""
-        return self.ridge.coordinates(torch.arange(len(self.ridge.weights)))
+        return self.ridge.coordinates(np.arange(len(self.ridge.weights)))
 
-    def test_scores(self, solution: Tensor) -> npt.NDArray[np.float32]:
+    def test_scores(self, solution: Double) -> Single:
         """T×K scores by weights and, in the last row, intercepts (R+1)×K."""
-        solved = solution.float()
-        return (self.test @ solved[:-1] + solved[-1]).numpy()
+        solved = solution.astype(np.float32)
+        return np.asarray(self.test @ solved[:-1] + solved[-1])
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,10 @@ class OtherKernel(Kernel):
 
     prepare: Embedding
 
-    def __call__(self, features: Tensor) -> Tensor:
+    def __call__(self, features: Single) -> Floats:
         """Kernel values B×M of pooled features B×D."""
-        return gaussian_kernel(self.prepare(features), self.landmarks.to(features.dtype), self.precision)
+        prepared = self.prepare(features.astype(np.float64))
+        return gaussian_kernel(prepared, self.landmarks.astype(np.float64), self.precision)
 
 
 def closed_form_space(features: Features, test: Features, landmarks: int, seed: int) -> Space:
@@ -60,27 +58,28 @@ def closed_form_space(features: Features, test: Features, landmarks: int, seed: 
 def kernel_space(prepare: Embedding, features: Features, test: Features, landmarks: int, seed: int) -> Space:
     """The same kernel, landmarks and rule for its width, of features prepared in another way."""
     chosen = np.sort(random_stream("landmarks", seed).permutation(len(features))[:landmarks])
-    points = prepare(torch.from_numpy(features[chosen]))
-    spread = 2 * float((points - points.mean(0)).double().square().sum(1).mean())
+    points = np.asarray(prepare(features[chosen]), dtype=np.float32)
+    spread = 2 * float(np.square((points - points.mean(axis=0)).astype(np.float64)).sum(axis=1).mean())
     kernel, weights = OtherKernel(points, WIDTH / spread, prepare), _equal(features)
-    return _space(Ridge(kernel_basis(kernel, features, weights, range(len(features))), features, weights), test)
+    rows = EmbeddedRows(kernel, features)
+    return _space(Ridge(kernel_basis(kernel, rows, weights), features, weights, embedded=rows), test)
 
 
 def linear_space(features: Features, test: Features, landmarks: int, seed: int) -> Space:
     """Root-normalised features as they are: a product of two photos in place of the kernel. There are no landmarks."""
-    values = root_normalize(torch.from_numpy(features).double())
-    mean = values.mean(0)
-    eigenvalues, vectors = torch.linalg.eigh((values - mean).T @ (values - mean) / len(values))
-    basis = Basis(root_normalize, vectors, mean @ vectors, eigenvalues.clamp_min(0))
+    values = root_normalize(features.astype(np.float64))
+    mean = values.mean(axis=0)
+    eigenvalues, vectors = eigenvectors((values - mean).T @ (values - mean) / len(values))
+    basis = Basis(root_normalize, vectors, mean @ vectors, np.maximum(eigenvalues, 0))
     return _space(Ridge(basis, features, _equal(features)), test)
 
 
-def _as_it_is(features: Tensor) -> Tensor:
+def _as_it_is(features: Floats) -> Floats:
     return features
 
 
-def _unit(features: Tensor) -> Tensor:
-    return normalize(features, dim=-1)
+def _unit(features: Floats) -> Floats:
+    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=-1, keepdims=True), 1e-12))
 
 
 SPACES: dict[str, Callable[[Features, Features, int, int], Space]] = {
@@ -92,8 +91,8 @@ SPACES: dict[str, Callable[[Features, Features, int, int], Space]] = {
 """By name: (features N×D, test T×D, landmarks, seed) → space."""
 
 
-def _equal(features: Features) -> Tensor:
-    return torch.full((len(features),), 1 / len(features), dtype=torch.float64)
+def _equal(features: Features) -> Double:
+    return np.full(len(features), 1 / len(features))
 
 
 def _space(ridge: Ridge, test: Features) -> Space:

@@ -245,7 +245,7 @@ def learn(problem: Problem, labels: Labels, *, teaching: Teaching) -> Learned:
         others[SUM] = _standard(solved) + _standard(began.scores)
         measures: dict[str, float] = {}
         if isinstance(method, Distill):
-            probe.kernel.moments = probe.kernel.ridge.moments(method.targets)
+            probe.kernel.moments = probe.kernel.ridge.moments(method.targets.numpy())
             probe.set_penalty(began.penalty)
             others[ON_TARGETS] = probe.scores(features[2])
             if unseen is None:

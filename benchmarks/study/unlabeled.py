@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
+import scipy
 
 from benchmarks.study.closed import Labels, Learned
 from benchmarks.study.criteria import best_penalty, pu_ap
@@ -33,6 +32,7 @@ from benchmarks.study.spaces import Space
 from positively.calibration import level_positives
 from positively.labels import POSITIVE, States
 from positively.probe.choice import PENALTIES
+from positively.probe.linalg import Double, Floats
 
 
 def without_positives(problem: Problem, labels: Labels) -> Learned:
@@ -42,45 +42,44 @@ def without_positives(problem: Problem, labels: Labels) -> Learned:
     return Learned(space.test_scores(solve(space, states, penalty)), {"penalty": penalty, "soft_step": 0.0})
 
 
-def solve(space: Space, states: States, penalty: float) -> Tensor:
+def solve(space: Space, states: States, penalty: float) -> Double:
     """Weights and, in the last row, intercepts (R+1)×C."""
-    coordinates, scale = space.train.double(), _scale(space, penalty)
-    solution = torch.zeros(len(scale), states.shape[1], dtype=torch.float64)
+    coordinates, scale = space.train.astype(np.float64), _scale(space, penalty)
+    solution = np.zeros((len(scale), states.shape[1]))
     for column in range(states.shape[1]):
-        own = _with_one(coordinates[torch.from_numpy(states[:, column] == POSITIVE)])
+        own = _with_one(coordinates[states[:, column] == POSITIVE])
         factor = _factor(own * scale @ own.T, len(states))
-        solution[:, column] = scale * (own.T @ torch.cholesky_solve(torch.ones(len(own), 1).double(), factor)[:, 0])
+        solution[:, column] = scale * (own.T @ scipy.linalg.cho_solve((factor, True), np.ones(len(own))))
     return solution
 
 
 def held_out(space: Space, states: States, penalty: float) -> npt.NDArray[np.float64]:
     """N×C leave-one-out scores, known positives levelled."""
     if penalty not in space.cache:
-        rows = _with_one(space.train) * _scale(space, penalty).sqrt().float()
+        rows = _with_one(space.train) * np.sqrt(_scale(space, penalty)).astype(np.float32)
         space.cache[penalty] = rows @ rows.T
     products, count = space.cache[penalty], len(states)
     scores = np.zeros(states.shape)
     for column in range(states.shape[1]):
-        positive = torch.from_numpy(states[:, column] == POSITIVE)
+        positive = states[:, column] == POSITIVE
         across = products[positive]
-        factor = _factor(across[:, positive].double(), count).float()
-        half = torch.linalg.solve_triangular(factor, across, upper=False)  # L⁻¹ G_P·, with L Lᵀ = N I − K
-        fits = half.T @ torch.linalg.solve_triangular(factor, torch.ones(len(across), 1), upper=False)[:, 0]
-        own = (products.diagonal() + half.square().sum(0)) / count
-        scores[:, column] = torch.where(positive, fits - own, fits / (1 - own).clamp_min(1e-6)).numpy()
+        factor = _factor(across[:, positive].astype(np.float64), count)
+        half = scipy.linalg.solve_triangular(factor, across, lower=True)  # L⁻¹ G_P·, with L Lᵀ = N I − K
+        fits = half.T @ scipy.linalg.solve_triangular(factor, np.ones(len(across)), lower=True)
+        own = (products.diagonal() + np.square(half).sum(axis=0)) / count
+        scores[:, column] = np.where(positive, fits - own, fits / np.maximum(1 - own, 1e-6))
     return level_positives(scores, states)
 
 
-def _scale(space: Space, penalty: float) -> Tensor:
+def _scale(space: Space, penalty: float) -> Double:
     """D⁻¹, (R+1,)."""
-    eigenvalues = space.ridge.basis.eigenvalues
-    return torch.cat([1 / (eigenvalues + penalty), eigenvalues.new_ones(1)])
+    return np.append(1 / (space.ridge.basis.eigenvalues + penalty), 1.0)
 
 
-def _with_one(coordinates: Tensor) -> Tensor:
-    return torch.cat([coordinates, coordinates.new_ones(len(coordinates), 1)], dim=1)
+def _with_one(coordinates: Floats) -> Floats:
+    return np.append(coordinates, np.ones((len(coordinates), 1), coordinates.dtype), axis=1)
 
 
-def _factor(products: Tensor, count: int) -> Tensor:
+def _factor(products: Double, count: int) -> Double:
     """Cholesky factor of N I − K."""
-    return torch.linalg.cholesky(count * torch.eye(len(products), dtype=products.dtype) - products)
+    return np.linalg.cholesky(count * np.eye(len(products)) - products)
