@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def test_a_folder_in_use_is_refused_and_free_again_when_its_process_died(tmp_pat
     process.wait()
     with RunFolder.open(str(out), "x", resume=True) as folder:
         assert folder.config.exists() and (out / LOCK).exists() and (out / HOLDER).exists()
-    assert not (out / LOCK).exists() and not (out / HOLDER).exists()
+    assert (out / LOCK).exists() and not (out / HOLDER).exists(), "a lock file that somebody may have opened stays"
 
 
 def hold_lock_as_an_orphan(out, pid):
@@ -114,7 +115,6 @@ def test_an_empty_folder_or_what_a_kill_left_of_a_start_is_taken(tmp_path):
         folder.write_config({"a": 1})
     with pytest.raises(RunError, match=r"already holds a run\. Pass resume='auto' to go on with it"):
         RunFolder.open(str(tmp_path), "x", resume=False)
-    assert not (tmp_path / LOCK).exists()
 
 
 def test_a_failed_start_leaves_no_folder_behind(tmp_path, monkeypatch, scenes):
@@ -136,9 +136,7 @@ def test_a_run_that_goes_on_is_the_latest_of_its_name(tmp_path, monkeypatch):
         with RunFolder.open(None, "tags", resume=False) as folder:
             folder.write_config({"a": 1})
         assert folder.path == Path("runs") / expected
-    (tmp_path / "runs" / "tags-2" / "config.yaml").unlink()
-    (tmp_path / "runs" / "tags-2" / "environment.json").unlink()
-    (tmp_path / "runs" / "tags-2").rmdir()
+    shutil.rmtree(tmp_path / "runs" / "tags-2")
     (tmp_path / "runs" / "tags-old").mkdir()  # not one of ours: no number
     with RunFolder.open(None, "tags", resume=True) as folder:
         assert folder.path == Path("runs/tags-3")

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import yaml
-from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -28,7 +27,7 @@ from positively.errors import RunError, option
 from positively.files import is_temporary, write_json, write_text, write_with
 from positively.labels import States
 from positively.machine import gpu_names
-from positively.runs.locking import HOLDER, LOCK, lock_folder, make_folder, unlock_folder
+from positively.runs.locking import HOLDER, LOCK, lock_folder, make_folder
 
 FORMAT = 2
 """Version of the run folder's layout, for the reader that comes after us."""
@@ -53,7 +52,7 @@ class RunFolder:
         self.images = self.path / "images.csv"
         self.card = self.path / "README.md"
         self.report = self.path / "report.html"
-        self._lock: FileLock | None = None
+        self._lock: ExitStack | None = None
         self._made: list[Path] = []  # folders that did not exist before, the run's own first
 
     @classmethod
@@ -93,14 +92,16 @@ class RunFolder:
             )
 
     def close(self) -> None:
-        """Give the folder free. If this start made it and left nothing in it, it goes, with the parents made for it."""
+        """Unlock the folder, and remove it, with the parents made for it, if this start made it and it is empty."""
+        is_left_empty = bool(self._made) and self._is_free()
         if self._lock is not None:
-            unlock_folder(self._lock)
+            with suppress(OSError):  # Windows removes no file that is open; unlocking does
+                if is_left_empty:
+                    (self.path / LOCK).unlink()
+            self._lock.close()
             self._lock = None
-        if not self._made or not self._is_free():
-            return
         with suppress(OSError):  # another process may have come in meanwhile: then it stays
-            for place in (self.checkpoint.parent, *self._made):
+            for place in (self.checkpoint.parent, *self._made) if is_left_empty else ():
                 if place.exists():
                     place.rmdir()
 
