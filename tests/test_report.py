@@ -15,7 +15,7 @@ import shapes
 from conftest import TINY
 from positively.calibration import CalibratedScores, OutOfSample, calibrate_summary, summarize
 from positively.cli import main
-from positively.errors import ImageError, RunError
+from positively.errors import FileError, ImageError, RunError
 from positively.files import write_json
 from positively.labels import POSITIVE
 from positively.report.page import render_page
@@ -190,7 +190,7 @@ def test_photos_are_found_where_they_were_or_where_they_are_now(run, place, tmp_
 def test_somebody_elses_page_is_left_alone(run, tmp_path, capsys):
     page = tmp_path / "report.html"
     page.write_text("<html>mine</html>")
-    with pytest.raises(RunError, match=r"was not written by positively\. Move it away, or pass out="):
+    with pytest.raises(FileError, match=r"report\.html .*out="):
         po.write_report(run, page)
     assert page.read_text() == "<html>mine</html>"
     assert main(["report", str(tmp_path)]) == 2 and "no finished run" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from torch import nn
 
 import positively as po
 from conftest import TINY
-from positively.errors import ConfigError, RunError
+from positively.errors import ConfigError, FileError, RunError
 from positively.finetune.loading import FeatureDataset
 from positively.finetune.scoring import score
 from positively.labels import LabelTable
@@ -98,7 +98,7 @@ def test_a_killed_trainings_last_workers_are_waited_for(tmp_path):
 def test_a_folder_with_somebody_elses_files_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(RunError, match=r"holds files that are no run\. Pass another folder with out='DIR'"):
+        with pytest.raises(FileError, match=r"thesis\.tex .*out='DIR'"):
             RunFolder.open(str(tmp_path), "x", resume)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "file").write_text("mine")
@@ -290,6 +290,6 @@ def test_somebody_elses_config_yaml_makes_no_run(tmp_path):
     for name in ("config.yaml", "config.json", "README.md"):
         (tmp_path / name).write_text("theirs")
     for resume in (False, True):
-        with pytest.raises(RunError, match="holds files that are no run"):
+        with pytest.raises(FileError, match="stays"):
             RunFolder.open(tmp_path, "tags", resume=resume)
     assert (tmp_path / "config.yaml").read_text() == "theirs"

@@ -24,10 +24,10 @@ from safetensors.numpy import load_file, save_file
 
 from positively.calibration import CalibratedScores, OutOfSample
 from positively.errors import RunError, option
-from positively.files import is_temporary, write_json, write_text, write_with
+from positively.files import foreign_files, refuse_foreign, write_json, write_text, write_with
 from positively.labels import States
 from positively.machine import gpu_names
-from positively.runs.locking import HOLDER, LOCK, lock_folder, make_folder
+from positively.runs.locking import LOCK, lock_folder, make_folder
 
 FORMAT = 2
 """Version of the run folder's layout, for the reader that comes after us."""
@@ -65,7 +65,8 @@ class RunFolder:
             resume: Take the folder (by default the latest of this name) with what is in it.
 
         Raises:
-            RunError: If the folder cannot be made, is in use, or holds a run or anybody else's files.
+            RunError: If the folder cannot be made, is in use, or holds a run.
+            FileError: If it holds other files.
         """
         path, made = make_folder(out, name, resume)
         folder = cls(path)
@@ -80,12 +81,10 @@ class RunFolder:
         return folder
 
     def refuse_others(self, resume: bool) -> None:
-        """Raise if the folder holds anybody else's files, or a run that is not to be resumed."""
-        if not self.path.exists():
-            return
-        if not self.holds_run and not self._is_free():
-            raise RunError(f"{self.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}.")
-        if self.holds_run and not resume:
+        """Raise if the folder holds other files, or a run that is not to be resumed."""
+        if not self.holds_run:
+            refuse_foreign(self.path, _is_empty_folder, "DIR")
+        elif not resume:
             raise RunError(
                 f"{self.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
                 f"folder with {option('out', 'DIR')}."
@@ -93,7 +92,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Unlock the folder, and remove it, with the parents made for it, if this start made it and it is empty."""
-        is_left_empty = bool(self._made) and self._is_free()
+        is_left_empty = bool(self._made) and not foreign_files(self.path, _is_empty_folder)
         if self._lock is not None:
             with suppress(OSError):  # Windows removes no file that is open; unlocking does
                 if is_left_empty:
@@ -110,10 +109,6 @@ class RunFolder:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-    def _is_free(self) -> bool:
-        """Whether there is nothing but empty folders, the lock, and what a kill left half written."""
-        return all(path.is_dir() or path.name in (LOCK, HOLDER) or is_temporary(path) for path in self.path.rglob("*"))
 
     @property
     def holds_run(self) -> bool:
@@ -222,6 +217,11 @@ class RunFolder:
             ) from None
         with self.images.open(encoding="utf-8", newline="") as file:  # copies have one hash, so that names count here
             return [row["image"] for row in csv.DictReader(file)][: len(states)], states, found
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """Whether there is nothing in a folder but empty folders, the lock, and what a kill left half written."""
+    return path.is_dir() and not foreign_files(path, _is_empty_folder)
 
 
 def environment() -> dict[str, Any]:

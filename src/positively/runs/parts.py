@@ -57,14 +57,6 @@ class PartsFolder:
         """Say what the parts belong to."""
         write_text(self._job, json.dumps(job))
 
-    def refuse_foreign(self) -> None:
-        """Raise if there are files that are not ours; hidden ones, which systems leave everywhere, do not count."""
-        foreign = [path.name for path in self._files() if not _is_ours(path) and not path.name.startswith(".")]
-        if foreign:
-            raise FileError(
-                f"{self.path} holds '{foreign[0]}', which is not ours. Pass another file with {option('out')}."
-            )
-
     def present(self) -> AbstractContextManager[object]:
         """Show other processes that this one is at work here, from now until the context ends."""
         self._presence.enter_context(held(self._worker))
@@ -87,7 +79,7 @@ class PartsFolder:
         """Remove our files, what they belong to first; the last process at work removes the folder. Call it locked."""
         patiently(lambda: self._job.unlink(missing_ok=True))
         self._presence.close()
-        for path in filter(_is_ours, self._files()):
+        for path in filter(is_part, self._files()):
             if path.suffix == ".lock" and path != self._job_lock:
                 remove_lock(path)
             else:
@@ -100,5 +92,6 @@ class PartsFolder:
         return sorted(self.path.iterdir()) if self.path.is_dir() else []
 
 
-def _is_ours(path: Path) -> bool:
+def is_part(path: Path) -> bool:
+    """Whether a file of a parts folder is ours, by its name."""
     return _OURS.fullmatch(path.name) is not None or is_temporary(path)
