@@ -211,6 +211,7 @@ def test_photos_that_have_moved_are_asked_for(solved, place, tables, tmp_path, c
     config = (tmp_path / "run" / "config.yaml").read_text().replace(str(place), str(tmp_path / "gone"))
     (tmp_path / "run" / "config.yaml").write_text(config)
     moved = Run(tmp_path / "run", device="cpu")
+    moved.folder.record(moved.folder.config)
     with pytest.raises(ImageError, match=r"no longer where they were. Pass their folder with images='DIR'"):
         export_int8(moved)
     with pytest.raises(ImageError, match="None of the run's images lies under"):

@@ -52,7 +52,8 @@ def run(place, tags, tables):
     """A run that was trained, evaluated and reported on."""
     made = po.fit(tags, out=str(place / "reported"), quiet=True, **basics(place))
     evaluation = made.evaluate(tables[1]).to_dict()
-    write_json(made.path / "evaluation.json", {"table": "held/test.csv", "split": None, **evaluation})
+    write_json(made.folder.evaluation, {"table": "held/test.csv", "split": None, **evaluation})
+    made.folder.record(made.folder.evaluation)
     po.write_report(made)
     return made
 
@@ -268,9 +269,10 @@ def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp
     assert sorted(int(cells[1]) for cells in rows_of(page, "All tags")) == sorted(known.tolist())
     config = made.folder.config.read_text(encoding="utf-8")
     made.folder.config.write_text(config.replace(str(scenes), str(tmp_path / "gone")), encoding="utf-8")
+    made.folder.record(made.folder.config)
     assert len(rows_of(po.write_report(made).read_text(encoding="utf-8"), "All tags")[0]) == 2
     made.folder.config.write_text("- no configuration", encoding="utf-8")
-    with pytest.raises(RunError, match=r"config\.yaml is missing or damaged"):
+    with pytest.raises(RunError, match=r"config\.yaml"):
         po.write_report(made)
 
 

@@ -734,7 +734,7 @@ def test_the_command_exports_without_a_page(source, place, opened, tmp_path, cap
     assert busy == 2 and "is open in another review" in capsys.readouterr().err
     opened.close()
     (tmp_path / "mine.csv").write_text("mine")
-    for out, sentence in (("mine.csv", "mine.csv was not written"), ("tags.csv", "that is the table itself")):
+    for out, sentence in (("mine.csv", "mine.csv is not replaced"), ("tags.csv", "that is the table itself")):
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / out)]) == 2
         assert sentence in capsys.readouterr().err
     for _ in range(2):  # the second time over its own file

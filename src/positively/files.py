@@ -107,8 +107,8 @@ def refuse_foreign(path: Path, is_ours: Callable[[Path], bool], kind: str = "FIL
     others = foreign_files(path, is_ours)
     if others:
         raise FileError(
-            f"{others[0]} was not written by positively here, or was changed since, so it stays. Move it away, or name "
-            f"another place with {option(name, kind)}."
+            f"{others[0]} is not replaced: positively did not write it here, or it was changed since, or it is being "
+            f"read. Move it away, or name another place with {option(name, kind)}."
         )
 
 

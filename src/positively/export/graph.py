@@ -43,14 +43,14 @@ def run_model(run: Run) -> Any:
             raise RunError(f"{run.path} was trained on embeddings from a file: it has no network to export.")
         TORCH["network"](run)
     classifier = run.classifier if run.is_probe else None
-    return with_scores(onnx.load(run.folder.network), classifier, run.thresholds, run.head)
+    return with_scores(onnx.load(run.folder.verified(run.folder.network)), classifier, run.thresholds, run.head)
 
 
 class RunScores:
     """What a run itself gives of pixels B×3×H×W in [0, 1]: by its own file, and (a probe) its classifier in NumPy."""
 
     def __init__(self, run: Run) -> None:
-        self._session = open_session(run.folder.network, thread_count())
+        self._session = open_session(run.folder.verified(run.folder.network), thread_count())
         self._classifier = run.classifier if run.is_probe else None
 
     def __call__(self, pixels: Pixels) -> Scores:

@@ -72,6 +72,7 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
         return loss
 
     loss = write_verified(path, save, verify)
+    run.folder.record(path)
     return Int8File(path, is_any_size(model), len(calibrating), loss)
 
 

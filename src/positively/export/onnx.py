@@ -57,6 +57,7 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     if path.absolute() == own.absolute():
         return OnnxFile(path, is_any_size(model), verify(path))
     difference = write_verified(path, lambda temporary: temporary.write_bytes(model.SerializeToString()), verify)
+    run.folder.record(path)
     return OnnxFile(path, is_any_size(model), difference)
 
 

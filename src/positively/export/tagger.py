@@ -74,6 +74,7 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
         write_text(folder / "selected_tags.csv", _selected_tags(run))
         write_json(folder / "categories.json", [_CATEGORY])
         write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
+        run.folder.record(*(folder / name for name in _FILES))
     finally:
         with suppress(OSError):  # a folder that was made for nothing goes; any other is not empty
             folder.rmdir()

@@ -63,6 +63,7 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: b
     write_text(folder / "README.md", _card(run, fold_cuts))
     config = _config(run, classifier.backbone, network, arguments, cuts)
     write_json(folder / "config.json", config)  # last: it says that the folder is whole
+    run.folder.record(*(folder / name for name in ("model.safetensors", "README.md", "config.json")))
     return folder
 
 

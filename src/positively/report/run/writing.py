@@ -55,6 +55,7 @@ def write_run_report(
     book = PhotoBook(photo_root(contents.folder.path, contents.images, contents.config, images, likely))
     title = f"Report of {contents.folder.path.absolute().name}"
     write_text(page, render_page(run_sections(contents, book), title, _lead(contents)))
+    contents.folder.record(page)
     return page
 
 
