@@ -62,7 +62,7 @@ def test_nothing_tells_of_the_photos(run, pushed, tables):
         "README.md",
         "config.json",
         "model.safetensors",
-        *(f"positively/{name}" for name in ("calibration.safetensors", "config.json", "model.onnx")),
+        *(f"positively/{name}" for name in ("calibration.safetensors", "config.json", "manifest.json", "model.onnx")),
         *(f"positively/{name}" for name in ("probe.safetensors", "thresholds.json")),
     ]
     for name in files:

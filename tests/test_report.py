@@ -15,7 +15,7 @@ import shapes
 from conftest import TINY
 from positively.calibration import CalibratedScores, OutOfSample, calibrate_summary, summarize
 from positively.cli import main
-from positively.errors import ImageError, RunError
+from positively.errors import FileError, ImageError, RunError
 from positively.files import write_json
 from positively.labels import POSITIVE
 from positively.report.page import render_page
@@ -52,7 +52,8 @@ def run(place, tags, tables):
     """A run that was trained, evaluated and reported on."""
     made = po.fit(tags, out=str(place / "reported"), quiet=True, **basics(place))
     evaluation = made.evaluate(tables[1]).to_dict()
-    write_json(made.path / "evaluation.json", {"table": "held/test.csv", "split": None, **evaluation})
+    write_json(made.folder.evaluation, {"table": "held/test.csv", "split": None, **evaluation})
+    made.folder.record(made.folder.evaluation)
     po.write_report(made)
     return made
 
@@ -190,7 +191,7 @@ def test_photos_are_found_where_they_were_or_where_they_are_now(run, place, tmp_
 def test_somebody_elses_page_is_left_alone(run, tmp_path, capsys):
     page = tmp_path / "report.html"
     page.write_text("<html>mine</html>")
-    with pytest.raises(RunError, match=r"was not written by positively\. Move it away, or pass out="):
+    with pytest.raises(FileError, match=r"report\.html .*out="):
         po.write_report(run, page)
     assert page.read_text() == "<html>mine</html>"
     assert main(["report", str(tmp_path)]) == 2 and "no finished run" in capsys.readouterr().err
@@ -268,9 +269,10 @@ def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp
     assert sorted(int(cells[1]) for cells in rows_of(page, "All tags")) == sorted(known.tolist())
     config = made.folder.config.read_text(encoding="utf-8")
     made.folder.config.write_text(config.replace(str(scenes), str(tmp_path / "gone")), encoding="utf-8")
+    made.folder.record(made.folder.config)
     assert len(rows_of(po.write_report(made).read_text(encoding="utf-8"), "All tags")[0]) == 2
     made.folder.config.write_text("- no configuration", encoding="utf-8")
-    with pytest.raises(RunError, match=r"config\.yaml is missing or damaged"):
+    with pytest.raises(RunError, match=r"config\.yaml"):
         po.write_report(made)
 
 

@@ -112,7 +112,7 @@ def test_a_foreign_file_is_refused_and_untouched(tmp_path, kind):
         with sqlite3.connect(path) as file:
             file.execute("CREATE TABLE mine (a)")
     before = None if kind == "folder" else path.read_bytes()
-    with pytest.raises(ConfigError, match="holds no review, so it stays"):
+    with pytest.raises(FileError, match=r"review\.sqlite"):
         DecisionStore(path, table_of("a.jpg"))
     assert kind == "folder" or path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -734,7 +734,7 @@ def test_the_command_exports_without_a_page(source, place, opened, tmp_path, cap
     assert busy == 2 and "is open in another review" in capsys.readouterr().err
     opened.close()
     (tmp_path / "mine.csv").write_text("mine")
-    for out, sentence in (("mine.csv", "was not written by this review"), ("tags.csv", "that is the table itself")):
+    for out, sentence in (("mine.csv", "mine.csv is not replaced"), ("tags.csv", "that is the table itself")):
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / out)]) == 2
         assert sentence in capsys.readouterr().err
     for _ in range(2):  # the second time over its own file

@@ -1,8 +1,8 @@
 """A run folder belongs to one process, and what is loaded from it is what was saved."""
 
-import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 import positively as po
 from conftest import TINY
-from positively.errors import ConfigError, RunError
+from positively.errors import ConfigError, FileError, RunError
 from positively.finetune.loading import FeatureDataset
 from positively.finetune.scoring import score
 from positively.labels import LabelTable
 from positively.models import create_classifier
 from positively.models.saving import load_model, save_model
-from positively.runs.folder import FORMAT, RunFolder
+from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
 from positively.runs.saving import load_model_config
 from ranks import on_two_processes
@@ -70,7 +70,7 @@ def test_a_folder_in_use_is_refused_and_free_again_when_its_process_died(tmp_pat
     process.wait()
     with RunFolder.open(str(out), "x", resume=True) as folder:
         assert folder.config.exists() and (out / LOCK).exists() and (out / HOLDER).exists()
-    assert not (out / LOCK).exists() and not (out / HOLDER).exists()
+    assert (out / LOCK).exists() and not (out / HOLDER).exists(), "a lock file that somebody may have opened stays"
 
 
 def hold_lock_as_an_orphan(out, pid):
@@ -97,7 +97,7 @@ def test_a_killed_trainings_last_workers_are_waited_for(tmp_path):
 def test_a_folder_with_somebody_elses_files_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(RunError, match=r"holds files that are no run\. Pass another folder with out='DIR'"):
+        with pytest.raises(FileError, match=r"thesis\.tex .*out='DIR'"):
             RunFolder.open(str(tmp_path), "x", resume)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "file").write_text("mine")
@@ -114,7 +114,6 @@ def test_an_empty_folder_or_what_a_kill_left_of_a_start_is_taken(tmp_path):
         folder.write_config({"a": 1})
     with pytest.raises(RunError, match=r"already holds a run\. Pass resume='auto' to go on with it"):
         RunFolder.open(str(tmp_path), "x", resume=False)
-    assert not (tmp_path / LOCK).exists()
 
 
 def test_a_failed_start_leaves_no_folder_behind(tmp_path, monkeypatch, scenes):
@@ -136,9 +135,7 @@ def test_a_run_that_goes_on_is_the_latest_of_its_name(tmp_path, monkeypatch):
         with RunFolder.open(None, "tags", resume=False) as folder:
             folder.write_config({"a": 1})
         assert folder.path == Path("runs") / expected
-    (tmp_path / "runs" / "tags-2" / "config.yaml").unlink()
-    (tmp_path / "runs" / "tags-2" / "environment.json").unlink()
-    (tmp_path / "runs" / "tags-2").rmdir()
+    shutil.rmtree(tmp_path / "runs" / "tags-2")
     (tmp_path / "runs" / "tags-old").mkdir()  # not one of ours: no number
     with RunFolder.open(None, "tags", resume=True) as folder:
         assert folder.path == Path("runs/tags-3")
@@ -156,57 +153,6 @@ SETTINGS = {
     "learn_stages": None,
 }
 CLASSES = ("cat", "dog", "bird")
-
-
-@pytest.fixture
-def saved(tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    torch.manual_seed(0)
-    classifier = create_classifier("positively_tiny", 3, "none", 48)
-    save_model(folder, classifier, CLASSES, SETTINGS)
-    folder.write_thresholds(CLASSES, torch.full((3,), 0.5).double().numpy())
-    return folder
-
-
-def edit(folder, **changes):
-    """Change entries of config.json; ``None`` takes one out."""
-    content = json.loads(folder.model.read_text()) | changes
-    folder.model.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
-
-
-def test_weights_altered_after_saving_are_refused(saved):
-    load_model(saved, load_model_config(saved))
-    tensors = load_file(saved.weights)
-    tensors["head.linear.bias"] += 1.0
-    save_file(tensors, saved.weights)
-    with pytest.raises(RunError, match=r"model\.safetensors is damaged, or was altered after .*config\.json"):
-        load_model(saved, load_model_config(saved))
-
-
-def test_classes_altered_after_saving_are_refused(saved):
-    edit(saved, classes=["dog", "cat", "bird"])
-    with pytest.raises(RunError, match=r"classes in .*config\.json were altered after the run was saved"):
-        load_model_config(saved)
-
-
-def test_a_run_saved_before_there_were_digests_is_read(saved):
-    edit(saved, digests=None)
-    assert load_model_config(saved)["format"] == FORMAT
-    load_model(saved, load_model_config(saved))
-
-
-def test_entries_that_a_later_version_adds_are_passed_over(saved):
-    edit(saved, calibration={"a": [1, 2]}, digests=load_model_config(saved)["digests"] | {"thresholds.json": "00"})
-    load_model(saved, load_model_config(saved))
-
-
-def test_a_model_config_that_lacks_an_entry_or_is_no_mapping_is_a_sentence(saved):
-    edit(saved, backbone=None)
-    with pytest.raises(RunError, match=r"config\.json lacks backbone"):
-        load_model_config(saved)
-    saved.model.write_text("[1]")
-    with pytest.raises(RunError, match=r"config\.json is damaged. Train the run again, with resume='auto'"):
-        load_model_config(saved)
 
 
 def test_options_of_the_head_are_written_where_there_are_any(tmp_path):
@@ -292,6 +238,6 @@ def test_somebody_elses_config_yaml_makes_no_run(tmp_path):
     for name in ("config.yaml", "config.json", "README.md"):
         (tmp_path / name).write_text("theirs")
     for resume in (False, True):
-        with pytest.raises(RunError, match="holds files that are no run"):
+        with pytest.raises(FileError, match="is not replaced"):
             RunFolder.open(tmp_path, "tags", resume=resume)
     assert (tmp_path / "config.yaml").read_text() == "theirs"

@@ -92,17 +92,16 @@ def test_a_stopped_and_resumed_run_equals_an_unbroken_one_bit_for_bit(
 
 
 def test_a_run_folder_holds_everything(unbroken):
-    names = {str(path.relative_to(unbroken)) for path in unbroken.rglob("*") if path.is_file()}
+    names = {str(path.relative_to(unbroken)) for path in unbroken.rglob("[!.]*") if path.is_file()}
     assert names == {
         "config.yaml",
         "environment.json",
         "metrics.csv",
         "checkpoint/last",
         "model.safetensors",
-        "transformers/README.md",
-        "transformers/config.json",
-        "transformers/model.safetensors",
+        "model.onnx",
         "config.json",
+        "manifest.json",
         "thresholds.json",
         "images.csv",
         "README.md",
@@ -347,8 +346,19 @@ def test_a_damaged_file_of_a_run_is_named(name, unbroken, scenes, tags, tmp_path
     shutil.copytree(unbroken, tmp_path / "run")
     (tmp_path / "run" / name).write_text("{damaged")
     with pytest.raises(RunError, match=name):
-        po.Run(tmp_path / "run").predict([scenes / "test" / "00000.png"])
+        po.Run(tmp_path / "run", runtime="torch").predict([scenes / "test" / "00000.png"])
         po.fit(tags, out=str(tmp_path / "run"), resume="auto", **TINY | {"ema": 0.9, "options": {"gamma": 0.3}})
+
+
+def test_a_damaged_network_is_refused_and_written_again_by_a_resumed_training(unbroken, scenes, tags, tmp_path):
+    shutil.copytree(unbroken, tmp_path / "run")
+    network = tmp_path / "run" / "model.onnx"
+    network.write_bytes(network.read_bytes()[:-1] + b"?")
+    photo = scenes / "test" / "00000.png"
+    with pytest.raises(RunError, match=r"model\.onnx"):
+        po.Run(tmp_path / "run").predict(photo)
+    po.fit(tags, out=str(tmp_path / "run"), resume="auto", **TINY | {"ema": 0.9, "options": {"gamma": 0.3}})
+    assert po.Run(tmp_path / "run").predict(photo)[0].tags == po.Run(unbroken).predict(photo)[0].tags
 
 
 def test_a_loss_that_is_no_number_stops_with_advice(tags, tmp_path):

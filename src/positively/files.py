@@ -12,10 +12,11 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from positively.errors import FileError
+from positively.errors import FileError, option
 
 Result = TypeVar("Result")
 
@@ -77,6 +78,44 @@ def safe_name(text: str) -> str:
     'BCE- known-all'
     """
     return _RESERVED.sub("-", text).rstrip(". ")
+
+
+def foreign_files(path: Path, is_ours: Callable[[Path], bool]) -> list[Path]:
+    """What lies in a folder, or as a file at a path, and is not ours.
+
+    In a folder hidden files do not count: systems put them everywhere, and a killed process leaves them half written.
+    """
+    if not path.is_dir():
+        return [path] if path.exists() and not is_ours(path) else []
+    return [file for file in sorted(path.iterdir()) if not file.name.startswith(".") and not is_ours(file)]
+
+
+def refuse_foreign(path: Path, is_ours: Callable[[Path], bool], kind: str = "FILE", name: str = "out") -> None:
+    """Raise if what lies at a path, or in a folder there, is not ours.
+
+    Args:
+        path: Where something is to be written.
+        is_ours: Whether a file that lies there may be replaced.
+        kind: What is to be written, "FILE" or "DIR".
+        name: Option by which the user chooses the path.
+
+    Raises:
+        FileError: With the name of the file.
+    """
+    if kind == "FILE" and path.is_dir():
+        raise FileError(f"{path} is a folder. Name a file with {option(name, kind)}.")
+    others = foreign_files(path, is_ours)
+    if others:
+        raise FileError(
+            f"{others[0]} is not replaced: positively did not write it here, or it was changed since, or it is being "
+            f"read. Move it away, or name another place with {option(name, kind)}."
+        )
+
+
+def free_place(first: Path, is_ours: Callable[[Path], bool]) -> Path:
+    """A path, or the first of ``tags-2.csv``, ``tags-3.csv`` and so on that is free or ours."""
+    numbered = (first.with_name(f"{first.stem}-{number}{first.suffix}") for number in count(2))
+    return next(place for place in chain([first], numbered) if not place.exists() or is_ours(place))
 
 
 def file_digest(path: Path) -> str:

@@ -53,7 +53,8 @@ def main(arguments: list[str]) -> int:
     with counting("scoring", len(table)) as progress:
         embeddings = read_embeddings(values.embeddings, table) if values.embeddings else None
         evaluation = run.evaluate(table, embeddings=embeddings, progress=progress)
-    out = Path(values.out) if values.out else run.path / "evaluation.json"
+    out = Path(values.out) if values.out else run.folder.evaluation
     write_json(out, {"table": values.table, "split": split, **evaluation.to_dict()})
+    run.folder.record(out)
     print(f"\n{evaluation}\n\nWritten to {out}.")
     return 0

@@ -117,18 +117,17 @@ def _find_in_table(
 
 def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
     """What the run stored; its table is read again only to be written with the tags that were found."""
-    import yaml
-
     from positively.errors import PositivelyError
     from positively.logs import logger
     from positively.options import kinds_of
     from positively.runs.missing import missing_in_run
     from positively.runs.run import Run
+    from positively.runs.sources import read_config
     from positively.tables.reading import read_labels
 
     run = Run(source)
     found = missing_in_run(run, at_least=at_least)
-    config = yaml.safe_load(run.folder.config.read_text(encoding="utf-8"))
+    config = read_config(run.folder)
     reading = ReadOptions(**{name: config[name] for name in kinds_of(ReadOptions) if name in config})
     if values.images is not None:
         reading = replace(reading, images=values.images)

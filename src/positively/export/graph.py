@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from positively.embedding.graph import EMBEDDING, IMAGES
 from positively.embedding.onnx import example_pixels, open_session
-from positively.errors import FileError, RunError, option
+from positively.errors import RunError
 from positively.files import write_with
 from positively.machine import thread_count
 from positively.metrics.logits import sigmoid
@@ -43,14 +43,14 @@ def run_model(run: Run) -> Any:
             raise RunError(f"{run.path} was trained on embeddings from a file: it has no network to export.")
         TORCH["network"](run)
     classifier = run.classifier if run.is_probe else None
-    return with_scores(onnx.load(run.folder.network), classifier, run.thresholds, run.head)
+    return with_scores(onnx.load(run.folder.verified(run.folder.network)), classifier, run.thresholds, run.head)
 
 
 class RunScores:
     """What a run itself gives of pixels B×3×H×W in [0, 1]: by its own file, and (a probe) its classifier in NumPy."""
 
     def __init__(self, run: Run) -> None:
-        self._session = open_session(run.folder.network, thread_count())
+        self._session = open_session(run.folder.verified(run.folder.network), thread_count())
         self._classifier = run.classifier if run.is_probe else None
 
     def __call__(self, pixels: Pixels) -> Scores:
@@ -94,15 +94,7 @@ def verify_scores(run: Run, model: Any, score: Callable[[Pixels], npt.NDArray[An
     return difference
 
 
-def refuse_foreign(path: Path) -> None:
-    """What was not written here is not overwritten."""
-    if path.is_dir():
-        raise FileError(f"{path} is a folder. Name a file with {option('out', 'model.onnx')}.")
-    if path.exists() and not is_ours(path):
-        raise FileError(f"{path} exists and is no export of positively. Name another with {option('out', 'FILE')}.")
-
-
-def is_ours(path: Path) -> bool:
+def is_export(path: Path) -> bool:
     """Whether an ONNX file was written here."""
     import onnx
 

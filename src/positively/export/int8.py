@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from positively.errors import RunError, option
-from positively.export.graph import Pixels, RunScores, refuse_foreign, run_model, write_verified
+from positively.export.graph import Pixels, RunScores, is_export, run_model, write_verified
 from positively.export.loss import MOST_RANK_LOST, MOST_TAGS_CHANGED, Loss, compare
 from positively.export.onnx import file_scores
 from positively.export.photos import Photos, draw_photos
+from positively.files import refuse_foreign
 from positively.runs.network import is_any_size, is_backbone_node
 from positively.runs.run import Run
 
@@ -56,7 +57,7 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
         RunError: If the network cannot be exported or made of integers, or if that costs too much to be of use.
     """
     path = Path(out) if out is not None else run.path / "model-int8.onnx"
-    refuse_foreign(path)
+    refuse_foreign(path, is_export)
     calibrating, comparing = draw_photos(run, images, _CALIBRATED, _COMPARED)
     model = run_model(run)
 
@@ -71,6 +72,7 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
         return loss
 
     loss = write_verified(path, save, verify)
+    run.folder.record(path)
     return Int8File(path, is_any_size(model), len(calibrating), loss)
 
 

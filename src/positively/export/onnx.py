@@ -11,7 +11,8 @@ import numpy as np
 from positively.embedding.graph import IMAGES
 from positively.embedding.onnx import open_session
 from positively.errors import FileError, RunError, option
-from positively.export.graph import Pixels, Scores, refuse_foreign, run_model, verify_scores, write_verified
+from positively.export.graph import Pixels, Scores, is_export, run_model, verify_scores, write_verified
+from positively.files import refuse_foreign
 from positively.machine import thread_count
 from positively.runs.network import SCORES, TAGS, is_any_size
 from positively.runs.run import Run
@@ -47,7 +48,7 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     path = Path(out) if out is not None else own if is_own else run.path / "export.onnx"
     if path.absolute() == own.absolute() and not is_own:
         raise FileError(f"{path} is the run's own network. Name another file with {option('out', 'FILE')}.")
-    refuse_foreign(path)
+    refuse_foreign(path, is_export)
     model = run_model(run)
 
     def verify(temporary: Path) -> float:
@@ -56,6 +57,7 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     if path.absolute() == own.absolute():
         return OnnxFile(path, is_any_size(model), verify(path))
     difference = write_verified(path, lambda temporary: temporary.write_bytes(model.SerializeToString()), verify)
+    run.folder.record(path)
     return OnnxFile(path, is_any_size(model), difference)
 
 

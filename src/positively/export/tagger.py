@@ -17,9 +17,8 @@ import numpy as np
 from positively.embedding import Preprocessing
 from positively.embedding.graph import EMBEDDING
 from positively.embedding.onnx import open_session
-from positively.errors import FileError, option
-from positively.export.graph import Pixels, Scores, is_ours, run_model, verify_scores, write_verified
-from positively.files import is_temporary, write_json, write_text
+from positively.export.graph import Pixels, Scores, is_export, run_model, verify_scores, write_verified
+from positively.files import refuse_foreign, write_json, write_text
 from positively.labels import POSITIVE
 from positively.machine import thread_count
 from positively.runs.network import LOGITS, SCORES, normalized_model
@@ -61,7 +60,7 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
         RunError: If the network cannot be exported, or the file does not give what torch gives.
     """
     folder = Path(out) if out is not None else run.path / "tagger"
-    _refuse_foreign(folder)
+    refuse_foreign(folder, lambda path: path.name in _FILES and is_export(folder / "model.onnx"), "DIR")
     model = normalized_model(run_model(run), _preprocessing(run), _OUTPUTS)
 
     def verify(temporary: Path) -> float:
@@ -75,6 +74,7 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
         write_text(folder / "selected_tags.csv", _selected_tags(run))
         write_json(folder / "categories.json", [_CATEGORY])
         write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
+        run.folder.record(*(folder / name for name in _FILES))
     finally:
         with suppress(OSError):  # a folder that was made for nothing goes; any other is not empty
             folder.rmdir()
@@ -126,12 +126,3 @@ def _selected_tags(run: Run) -> str:
     for row, (name, count, cut) in enumerate(zip(run.classes, counts, cuts, strict=True)):
         writer.writerow([row, name, _CATEGORY["category"], count, cut])
     return text.getvalue()
-
-
-def _refuse_foreign(folder: Path) -> None:
-    """What was not written here is not overwritten; what a killed export left is."""
-    if not folder.exists():
-        return
-    names = [path.name for path in folder.iterdir() if not is_temporary(path)] if folder.is_dir() else [folder.name]
-    if names and (not set(names) <= _FILES or not is_ours(folder / "model.onnx")):
-        raise FileError(f"{folder} exists and is no export of positively. Name another with {option('out', 'DIR')}.")

@@ -94,7 +94,7 @@ def train_run(
 def _write_network(path: Path, backbone: nn.Module | None = None) -> None:
     """Write model.onnx of a finished run; a network that cannot be exported is used by torch, which is logged."""
     run = Run(path, backbone, "cpu")
-    if not is_first_process() or run.folder.network.exists():
+    if not is_first_process() or (run.is_probe and run.folder.network.exists()):
         return
     try:
         write_run_network(run)
@@ -103,7 +103,7 @@ def _write_network(path: Path, backbone: nn.Module | None = None) -> None:
 
 
 def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
-    """Everything of a finished run; the model last, for it says that the run is finished."""
+    """Everything of a finished run; save_model comes last, for it says that the run is finished."""
     learned, config = training.learned, training.config
     parts = {"train": training.train, "holdout": training.holdout}
     folder.write_images(

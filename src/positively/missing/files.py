@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Iterator
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from positively.errors import FileError, and_more, option
-from positively.files import is_temporary, write_json, write_with
-from positively.images.decode import content_hash
+from positively.errors import FileError, option
+from positively.files import file_digest, free_place, refuse_foreign, write_json, write_with
 from positively.labels import POSITIVE, LabelTable
+from positively.manifest import MANIFEST, Manifest
 from positively.missing.result import MissingTags, Pairs, rounded
 from positively.tables.options import ReadOptions
 from positively.tables.parquet import write_columns
@@ -29,22 +27,21 @@ COLUMN = "missing"
 """Column of the written table that holds the tags which are probably missing."""
 _ROWS_AT_ONCE = 100_000
 _ELSEWHERE = f"Pass another folder with {option('out', 'DIR')}."
-_MARK = "positively missing"
 _NAMES = ("missing", "wrong", "classes")
 _LISTS = {f"{name}.{form}" for name in _NAMES for form in ("csv", "parquet")}
 
 
 class MissingFolder:
-    """A folder of our own: its summary is marked and lists our files with their fingerprints.
+    """A folder of our own: its manifest lists our files with their digests.
 
-    Only what is listed there and has not been changed since is ever written over.
+    Only files that are listed there and have not been changed since are ever written over.
 
     Args:
         path: The folder; it need not be there.
         source: The table that is read, which stays as it is wherever it lies.
 
     Raises:
-        FileError: It cannot be written, or a file in the place of a list is somebody else's, or was changed.
+        FileError: It cannot be written, or a file in the place of a list is not ours, or was changed.
     """
 
     def __init__(self, path: str | Path, source: Path | None = None) -> None:
@@ -55,54 +52,36 @@ class MissingFolder:
         above = next((place for place in places if place.exists()), places[-1])  # Windows: a disk that is not there
         if not (above.is_dir() and os.access(above, os.W_OK)):
             raise FileError(f"{self.path} cannot be written: nothing may be added to {above}. {_ELSEWHERE}")
-        self._summary = _read_summary(self.path / SUMMARY)
-        files = self._summary.get("files")
-        # A name without a fingerprint is that of a list which was being written when the process ended.
-        self._files: dict[str, str | None] = files if isinstance(files, dict) else {}
+        self._manifest = Manifest(self.path)
         self._refuse_others()
 
     def _refuse_others(self) -> None:
-        there = sorted(p.name for p in self.path.iterdir() if not is_temporary(p)) if self.path.exists() else []
-        if not self._summary:
-            others = [name for name in there if name != "folds"]
-        else:
-            others = [name for name in there if name in _LISTS and not self._is_own(name)]
-        if others and others[0] in self._files:
-            why = "is the table itself" if self._is_source(others[0]) else "was changed since it was written"
-            raise FileError(
-                f"{self.path / others[0]} {why}, so it stays. Move it away, or pass {option('out', 'DIR')} for another "
-                "folder."
-            )
-        if others:
-            raise FileError(f"{self.path} holds other files: {and_more(others, 3)}. {_ELSEWHERE}")
+        """Raise if a list would replace a file that is not ours, or (in a folder that is not) if there is any file."""
+        is_ours = self._manifest.read() is not None
 
-    def _is_own(self, name: str) -> bool:
+        def may_stay(place: Path) -> bool:
+            return place == self.folds or (is_ours and place.name not in _LISTS) or self._is_own(place)
+
+        refuse_foreign(self.path, may_stay, "DIR")
+
+    def _is_own(self, place: Path) -> bool:
         """Whether a file may be written over: one of ours, unchanged since, and not the table that is read."""
-        place = self.path / name
-        if name not in self._files or not place.is_file() or self._is_source(name):
-            return False
-        return self._files[name] in (None, content_hash(place))
-
-    def _is_source(self, name: str) -> bool:
-        return self._source is not None and self._source.exists() and self._source.samefile(self.path / name)
+        is_source = self._source is not None and self._source.exists() and self._source.samefile(place)
+        return not is_source and self._manifest.may_replace(place)
 
     @property
     def folds(self) -> Path:
         """Where the scores of finished folds wait for the others."""
         return self.path / "folds"
 
-    def _list(self, files: dict[str, str | None]) -> None:
-        """Write the summary with these files among ours."""
-        self._files |= files
-        self._summary |= {"written_by": _MARK, "files": self._files}
-        write_json(self.path / SUMMARY, self._summary)
-
     def write(self, found: MissingTags, form: Format, summary: dict[str, Any]) -> list[Path]:
         """Write the lists and the counts; returns their files."""
         self._refuse_others()  # again: a list may have been edited while this one was computed
         names = [f"{name}.{form}" for name in _NAMES]
-        self._summary = {"written_by": _MARK, **summary, **describe(found)}
-        self._list(dict.fromkeys(names))  # before they are written: what a kill leaves behind is ours too
+        listed = self._manifest.read() or {}
+        # Before they are written: what a kill leaves behind is ours too.
+        self._manifest.write(listed | dict.fromkeys([*names, SUMMARY]))
+        write_json(self.path / SUMMARY, {**summary, **describe(found)})
         suggested: dict[str, Any] = {"probability": found.values, "expected_precision": found.expected_precision}
         counts = found.counts
         classes: dict[str, Any] = {
@@ -117,10 +96,10 @@ class MissingFolder:
             self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values})),
             self._write(f"classes.{form}", iter([classes])),
         ]
-        for name in self._files.keys() & _LISTS - set(names):  # of an earlier call: they would contradict the new ones
+        for name in listed.keys() & _LISTS - set(names):  # of an earlier call: they would contradict the new ones
             (self.path / name).unlink(missing_ok=True)
-            del self._files[name]
-        self._list({file.name: content_hash(file) for file in files})
+            del listed[name]
+        self._manifest.write(listed | {file.name: file_digest(file) for file in (*files, self.path / SUMMARY)})
         return files
 
     def write_tags(
@@ -135,14 +114,14 @@ class MissingFolder:
         self._source = source  # that of a run is known only now
         out = self._free(source.stem or "tags", written_suffix(source))
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
-        self._list({out.name: content_hash(out)})
+        self._manifest.write((self._manifest.read() or {}) | {out.name: file_digest(out)})
         return out, len(added)
 
     def _free(self, stem: str, suffix: str) -> Path:
         """Place for the table: not that of a list, nor of a file that somebody else put there, or changed."""
-        names = chain([f"{stem}{suffix}", f"{stem}.tagged{suffix}"], (f"{stem}.tagged-{n}{suffix}" for n in count(2)))
-        places = (self.path / name for name in names if name not in _LISTS | {SUMMARY})
-        return next(place for place in places if self._is_own(place.name) or not place.exists())
+        first = self.path / f"{stem}{suffix}"
+        is_taken = first.name in {*_LISTS, SUMMARY, MANIFEST} or (first.exists() and not self._is_own(first))
+        return free_place(self.path / f"{stem}.tagged{suffix}", self._is_own) if is_taken else first
 
     def _write(self, name: str, parts: Iterator[dict[str, Any]]) -> Path:
         write = _write_csv if name.endswith(".csv") else write_columns
@@ -164,15 +143,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if np.isnan(value) else f"{value:.12g}"
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
-    """The summary of a folder that we wrote; empty for anything else."""
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return summary if isinstance(summary, dict) and summary.get("written_by") == _MARK else {}
 
 
 def describe(found: MissingTags) -> dict[str, Any]:

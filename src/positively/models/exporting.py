@@ -91,6 +91,7 @@ def write_run_network(run: Run) -> Path:
         _refuse_other(temporary, compared, _OUTPUTS, classifier.backbone.image_size, str(run.path))
 
     write_with(run.folder.network, write)
+    run.folder.record(run.folder.network)
     return run.folder.network
 
 

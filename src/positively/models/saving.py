@@ -15,7 +15,7 @@ from positively.errors import RunError, option
 from positively.files import write_with
 from positively.models import Classifier, create_classifier
 from positively.runs.folder import RunFolder
-from positively.runs.saving import refuse_altered, write_model_config
+from positively.runs.saving import write_model_config
 
 
 def save_model(
@@ -25,7 +25,7 @@ def save_model(
     config: Mapping[str, Any],
     has_exact_scores: bool | None = None,
 ) -> None:
-    """Write model.safetensors and config.json, with digests of the weights and the classes.
+    """Write model.safetensors, config.json and the manifest.
 
     Args:
         folder: Where to.
@@ -59,7 +59,6 @@ def save_model(
 def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.Module | None = None) -> Classifier:
     """Build the network of a run again. A backbone that was a module from Python has to be given again."""
     again = option("resume", "auto")
-    refuse_altered(folder, folder.weights)
     if backbone is None and not timm.is_model(model_config["backbone"]):
         raise RunError(
             f"{folder.path} was trained with a module of your own ({model_config['backbone']}), whose code is not in "
@@ -78,7 +77,7 @@ def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.
             learn_stages=model_config.get("learn_stages"),
         )
     try:
-        classifier.load_state_dict(load_file(folder.weights))
+        classifier.load_state_dict(load_file(folder.verified(folder.weights)))
     except (SafetensorError, RuntimeError):
         raise RunError(
             f"{folder.weights} is damaged, or does not belong to {folder.model}. Train again: with {again} it is quick."

@@ -21,8 +21,8 @@ from scipy.special import logit
 from torch import Tensor, nn
 
 import positively
-from positively.errors import FileError, RunError, option
-from positively.files import write_json, write_text, write_with
+from positively.errors import RunError, option
+from positively.files import refuse_foreign, write_json, write_text, write_with
 from positively.models import Backbone, Classifier, KernelHead, LgConv, LinearHead
 from positively.models.predictor import load_network
 from positively.models.weights import pretrained_config
@@ -47,7 +47,7 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: b
         RunError: If no linear layer on a timm network gives what the run gives.
     """
     folder = Path(out) if out is not None else run.path / "transformers"
-    _refuse_foreign(folder)
+    refuse_foreign(folder, lambda _: _is_export(folder), "DIR")
     linear = Run(run.path, run.backbone, "cpu", head="linear" if run.is_probe else None, precision=run.precision)
     classifier, head = _plain(run, load_network(linear))
     name = classifier.backbone.name.partition(".")[0]
@@ -63,6 +63,7 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: b
     write_text(folder / "README.md", _card(run, fold_cuts))
     config = _config(run, classifier.backbone, network, arguments, cuts)
     write_json(folder / "config.json", config)  # last: it says that the folder is whole
+    run.folder.record(*(folder / name for name in ("model.safetensors", "README.md", "config.json")))
     return folder
 
 
@@ -201,14 +202,10 @@ def _quality(run: Run) -> str:
     )
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """What was not written here is not overwritten."""
-    config = folder / "config.json"
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
+def _is_export(folder: Path) -> bool:
+    """Whether a folder was written here."""
     try:
-        ours = "positively" in json.loads(config.read_text(encoding="utf-8"))
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return "positively" in config
     except (OSError, ValueError):
-        ours = False
-    if not ours:
-        raise FileError(f"{folder} exists and is no export of positively. Name another with {option('out', 'DIR')}.")
+        return False

@@ -112,6 +112,7 @@ def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
                 run = fit(table, out=str(folder), resume="auto", **settings)
                 found = {} if contestant.complete else find_hidden(run, tags, complete)
                 write_json(evaluation, {**run.evaluate(test).to_dict(), **found})
+                run.folder.record(evaluation)
                 with shown(quiet=True):  # once more, with what was measured
                     report_training(run.path, table)
             results.append({"name": contestant.name, "sees": contestant.sees, "seed": seed, "run": str(folder)})

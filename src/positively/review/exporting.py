@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 
 from positively.errors import ConfigError, option
-from positively.files import beside
+from positively.files import beside, free_place, refuse_foreign
 from positively.labels import LabelTable
 from positively.review.store import DecisionStore
 from positively.tables.options import ReadOptions
@@ -20,14 +19,8 @@ def default_export(source: Path) -> Path:
 
 
 def free_export(source: Path, store: DecisionStore) -> Path:
-    """The default place, numbered if somebody else's file is there (or one of ours that was edited since)."""
-    place = default_export(source)
-    for number in count(2):
-        if not place.exists() or store.is_own_export(place):
-            return place
-        first = default_export(source)
-        place = first.with_name(f"{first.stem}-{number}{first.suffix}")
-    raise AssertionError("there is always another number")
+    """The default place, numbered if another file is there, or one of ours that was edited since."""
+    return free_place(default_export(source), store.is_own_export)
 
 
 def export_table(
@@ -44,10 +37,9 @@ def export_table(
         How many tags it has that the original lacks, and how many absences.
 
     Raises:
-        ConfigError: There is a file of that name that was not exported from this review.
+        FileError: There is a file of that name that was not exported from this review.
     """
-    if out.exists() and not store.is_own_export(out):
-        raise ConfigError(f"{out} is there, and was not written by this review, so it stays. Name another file.")
+    refuse_foreign(out, store.is_own_export, name="export")
     rows = {image: row for row, image in enumerate(table.images)}
     columns = {tag: column for column, tag in enumerate(table.classes)}
     changes = {

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.errors import ConfigError, FileError, option
-from positively.files import beside
+from positively.files import beside, refuse_foreign
 from positively.images.decode import content_hash
 from positively.labels import LabelTable
 from positively.tables.names import same
@@ -87,7 +87,7 @@ class DecisionStore:
         self._lock = RLock()
         self._classes = table.classes
         with _as_sentences(path):
-            _refuse_foreign(path)
+            refuse_foreign(path, _is_review)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
             self._open(table)
@@ -217,21 +217,12 @@ def default_place(source: Path) -> Path:
     return beside(source, ".review.sqlite")
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Raise if there is a file of this name that is not ours, without touching it."""
-    if not path.exists() or (path.is_file() and path.stat().st_size == 0):
-        return
-    refused = ConfigError(
-        f"{path} is there and holds no review, so it stays as it is. Pass {option('out', 'FILE')} for another place."
-    )
-    if not path.is_file():
-        raise refused
+def _is_review(path: Path) -> bool:
+    """Whether a file is empty or holds decisions, by its first bytes: SQLite would change it."""
     with path.open("rb") as file:
         header = file.read(100)
-    if not header.startswith(b"SQLite format 3\0") or len(header) < 100:
-        raise refused
-    if int.from_bytes(header[68:72]) != APPLICATION:
-        raise refused
+    is_database = len(header) == 100 and header.startswith(b"SQLite format 3\0")
+    return not header or (is_database and int.from_bytes(header[68:72]) == APPLICATION)
 
 
 @contextmanager

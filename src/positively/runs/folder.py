@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -10,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,19 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import yaml
-from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from positively.calibration import CalibratedScores, OutOfSample
 from positively.errors import RunError, option
-from positively.files import is_temporary, write_json, write_text, write_with
+from positively.files import file_digest, foreign_files, refuse_foreign, write_json, write_text, write_with
 from positively.labels import States
 from positively.machine import gpu_names
-from positively.runs.locking import HOLDER, LOCK, lock_folder, make_folder, unlock_folder
+from positively.manifest import Manifest
+from positively.runs.locking import LOCK, lock_folder, make_folder
 
-FORMAT = 2
-"""Version of the run folder's layout, for the reader that comes after us."""
+FORMAT = 3
+"""Version of the run folder's layout. Before 3 there was no manifest, and config.json held digests of the weights."""
 
 
 class RunFolder:
@@ -53,7 +54,9 @@ class RunFolder:
         self.images = self.path / "images.csv"
         self.card = self.path / "README.md"
         self.report = self.path / "report.html"
-        self._lock: FileLock | None = None
+        self.evaluation = self.path / "evaluation.json"
+        self.manifest = Manifest(self.path)
+        self._lock: ExitStack | None = None
         self._made: list[Path] = []  # folders that did not exist before, the run's own first
 
     @classmethod
@@ -66,7 +69,8 @@ class RunFolder:
             resume: Take the folder (by default the latest of this name) with what is in it.
 
         Raises:
-            RunError: If the folder cannot be made, is in use, or holds a run or anybody else's files.
+            RunError: If the folder cannot be made, is in use, or holds a run.
+            FileError: If it holds other files.
         """
         path, made = make_folder(out, name, resume)
         folder = cls(path)
@@ -81,26 +85,26 @@ class RunFolder:
         return folder
 
     def refuse_others(self, resume: bool) -> None:
-        """Raise if the folder holds anybody else's files, or a run that is not to be resumed."""
-        if not self.path.exists():
-            return
-        if not self.holds_run and not self._is_free():
-            raise RunError(f"{self.path} holds files that are no run. Pass another folder with {option('out', 'DIR')}.")
-        if self.holds_run and not resume:
+        """Raise if the folder holds other files, or a run that is not to be resumed."""
+        if not self.holds_run:
+            refuse_foreign(self.path, _is_empty_folder, "DIR")
+        elif not resume:
             raise RunError(
                 f"{self.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
                 f"folder with {option('out', 'DIR')}."
             )
 
     def close(self) -> None:
-        """Give the folder free. If this start made it and left nothing in it, it goes, with the parents made for it."""
+        """Unlock the folder, and remove it, with the parents made for it, if this start made it and it is empty."""
+        is_left_empty = bool(self._made) and not foreign_files(self.path, _is_empty_folder)
         if self._lock is not None:
-            unlock_folder(self._lock)
+            with suppress(OSError):  # Windows removes no file that is open; unlocking does
+                if is_left_empty:
+                    (self.path / LOCK).unlink()
+            self._lock.close()
             self._lock = None
-        if not self._made or not self._is_free():
-            return
         with suppress(OSError):  # another process may have come in meanwhile: then it stays
-            for place in (self.checkpoint.parent, *self._made):
+            for place in (self.checkpoint.parent, *self._made) if is_left_empty else ():
                 if place.exists():
                     place.rmdir()
 
@@ -109,10 +113,6 @@ class RunFolder:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-    def _is_free(self) -> bool:
-        """Whether there is nothing but empty folders, the lock, and what a kill left half written."""
-        return all(path.is_dir() or path.name in (LOCK, HOLDER) or is_temporary(path) for path in self.path.rglob("*"))
 
     @property
     def holds_run(self) -> bool:
@@ -123,6 +123,54 @@ class RunFolder:
     def is_finished(self) -> bool:
         """Whether the run has a model to use."""
         return (self.probe.exists() or self.weights.exists()) and self.model.exists() and self.thresholds.exists()
+
+    def finish(self) -> None:
+        """Write the manifest of what a training wrote, which says that the run is finished."""
+        files = [self.config, self.environment, self.metrics, self.images, self.calibration, self.out_of_sample]
+        files += [self.weights, self.probe, self.model, self.card]
+        # The network of a fine-tuned run is written, and recorded, later.
+        files += [self.network] if self.probe.exists() else []
+        self.manifest.record(file for file in files if file.exists())
+
+    def record(self, *files: Path) -> None:
+        """Add files to the manifest that were written into the finished run; any others are passed over."""
+        own = [file for file in files if self.path.resolve() in (file.parent.resolve() / file.name).parents]
+        if own and self.manifest.read() is not None:
+            self.manifest.record(own)
+
+    def verified(self, file: Path) -> Path:
+        """A file of the run that is about to be read, or is not there.
+
+        Raises:
+            RunError: If it is not the file that was written.
+        """
+        if not file.exists():
+            return file
+        name, digest = self.manifest.name(file), file_digest(file)
+        listed = self.manifest.read()
+        if listed is None:
+            listed = {name: digest, **self._digests_of_old_format()}
+        if listed.get(name) != digest:
+            raise RunError(
+                f"{file} is damaged, was changed, or was not written by positively: its digest is not in "
+                f"{self.manifest.path}. Restore the file, or repeat the command that wrote it; train with "
+                f"{option('resume', 'auto')} is quick."
+            )
+        return file
+
+    def _digests_of_old_format(self) -> dict[str, str]:
+        try:
+            config = json.loads(self.model.read_text(encoding="utf-8"))
+            digests, classes = dict(config.get("digests", {})), hashlib.blake2b(json.dumps(config["classes"]).encode())
+            is_old = config["format"] < 3 and digests.pop("classes", classes.hexdigest()) == classes.hexdigest()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            is_old = False
+        if not is_old:
+            raise RunError(
+                f"{self.manifest.path} is missing or damaged, so that the files of the run cannot be verified. Train "
+                f"again with {option('resume', 'auto')}, which is quick."
+            )
+        return digests
 
     def write_config(self, settings: Mapping[str, Any], learned_from: Mapping[str, Any] | None = None) -> None:
         """Write the whole effective configuration, as the option ``config`` takes it, and what it ran on."""
@@ -156,10 +204,17 @@ class RunFolder:
 
     def read_images(self) -> dict[str, str]:
         """Content hash → name of every image the run learned from."""
+        return {row["hash"]: row["image"] for row in self._image_rows()}
+
+    def read_image_names(self) -> list[str]:
+        """Names of the images the run learned from, in order; copies have one hash and several names."""
+        return [row["image"] for row in self._image_rows()]
+
+    def _image_rows(self) -> list[dict[str, str]]:
         if not self.images.exists():
-            raise RunError(f"{self.images} is missing, so that nobody can tell which images the run learned from.")
-        with self.images.open(encoding="utf-8", newline="") as file:
-            return {row["hash"]: row["image"] for row in csv.DictReader(file)}
+            raise RunError(f"{self.images} is missing: it says which images the run learned from. Restore it.")
+        with self.verified(self.images).open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
 
     def write_thresholds(self, classes: tuple[str, ...], thresholds: npt.NDArray[np.float64]) -> None:
         """Write one threshold a class; null for a class that is never predicted."""
@@ -167,15 +222,23 @@ class RunFolder:
         write_json(self.thresholds, dict(zip(classes, limits, strict=True)))
 
     def read_thresholds(self, classes: list[str]) -> npt.NDArray[np.float64]:
-        """One threshold a class, in the order of ``classes``."""
+        """One threshold a class, in the order of ``classes``. The file may be edited, so that no digest guards it."""
+        most = 1.0 if self.calibration.exists() else sys.float_info.max
+        least = 0.0 if self.calibration.exists() else -most
         try:
             known = json.loads(self.thresholds.read_text(encoding="utf-8"))
-            limits = [math.inf if known[name] is None else known[name] for name in classes]
-            return np.array(limits, dtype=np.float64)
+            given = [known[name] for name in classes]
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(
-                f"{self.thresholds} does not give each class a threshold ({error}). Mend it, or train the run again."
+                f"{self.thresholds} does not give each class a threshold ({error}). Correct it, or train the run again."
             ) from None
+        for name, value in zip(classes, given, strict=True):
+            if value is not None and not (type(value) in (int, float) and least <= value <= most):
+                raise RunError(
+                    f"{self.thresholds}: the threshold of '{name}' is {str(value)[:40]}. It is a number"
+                    f"{' from 0 to 1' if most == 1 else ''}, or null for a class that is never predicted."
+                )
+        return np.array([math.inf if value is None else value for value in given], dtype=np.float64)
 
     def write_calibration(self, calibrated: Mapping[str, CalibratedScores]) -> None:
         """Write what scores mean, by head."""
@@ -192,7 +255,7 @@ class RunFolder:
                 f"{option('method', 'auto')}."
             )
         try:
-            return CalibratedScores.from_arrays(head, load_file(self.calibration))
+            return CalibratedScores.from_arrays(head, load_file(self.verified(self.calibration)))
         except (SafetensorError, KeyError):
             raise RunError(f"{self.calibration} is damaged, or has nothing about head '{head}'.") from None
 
@@ -210,7 +273,7 @@ class RunFolder:
         if not self.out_of_sample.exists():
             return None
         try:
-            arrays = load_file(self.out_of_sample)
+            arrays = load_file(self.verified(self.out_of_sample))
             found = OutOfSample(arrays["scores"], CalibratedScores.from_arrays("calibrated", arrays))
             states: States = arrays["states"]
         except (SafetensorError, KeyError):
@@ -219,8 +282,12 @@ class RunFolder:
                 f"{self.out_of_sample} is damaged, or of an earlier version. Train the run again, with {again} it is "
                 "quick."
             ) from None
-        with self.images.open(encoding="utf-8", newline="") as file:  # copies have one hash, so that names count here
-            return [row["image"] for row in csv.DictReader(file)][: len(states)], states, found
+        return self.read_image_names()[: len(states)], states, found
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """Whether there is nothing in a folder but empty folders, the lock, and what a kill left half written."""
+    return path.is_dir() and not foreign_files(path, _is_empty_folder)
 
 
 def environment() -> dict[str, Any]:

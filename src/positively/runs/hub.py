@@ -17,7 +17,8 @@ import huggingface_hub
 
 import positively
 from positively.errors import FileError, RunError, short
-from positively.files import write_text, write_with
+from positively.files import file_digest, write_text, write_with
+from positively.manifest import Manifest
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config, score_meaning
 
@@ -43,12 +44,14 @@ def write_hub_folder(folder: RunFolder, out: Path, repo_id: str | None = None) -
     exported = folder.path / "transformers"
     opens = (exported / "config.json").exists()
     files = {out / name: exported / name for name in ("config.json", "model.safetensors")} if opens else {}
-    for file in (folder.weights, folder.probe, folder.network, folder.thresholds, folder.calibration, folder.model):
+    for file in (folder.weights, folder.probe, folder.network, folder.calibration, folder.model):
         if file.exists():
             files[out / FOLDER / file.name] = file
     try:
         for target, source in files.items():
-            write_with(target, partial(shutil.copyfile, source))
+            write_with(target, partial(shutil.copyfile, folder.verified(source)))
+        write_with(out / FOLDER / folder.thresholds.name, partial(shutil.copyfile, folder.thresholds))
+        Manifest(out / FOLDER).write({file.name: file_digest(file) for file in files if file.parent.name == FOLDER})
         write_text(out / "README.md", _card(folder, config, repo_id or folder.path.resolve().name, opens))
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)  # it was new or empty

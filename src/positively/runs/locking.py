@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from glob import escape
 from itertools import count
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from positively.errors import RunError, option
+from positively.locking import held
 
 LOCK, HOLDER = ".lock", ".lock-holder"
 """The file that is locked, and the one that says who holds it: on Windows nobody else can read a locked file."""
@@ -60,42 +59,34 @@ def _cannot_make(path: Path, reason: str | None) -> RunError:
     return RunError(f"The run folder {path} cannot be made: {reason}. Pass {option('out', 'DIR')}.")
 
 
-def lock_folder(folder: Path) -> FileLock:
-    """Lock a folder; the operating system takes the lock away when this process ends, however it ends.
+def lock_folder(folder: Path) -> ExitStack:
+    """Lock a folder until what is returned is closed.
 
     Raises:
         RunError: If another process has it, or the folder cannot be written to.
     """
-    lock = FileLock(folder / LOCK, thread_local=False)
+    lock = ExitStack()
     try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if not _is_dead(_holder(folder)):
-                raise
-            lock.acquire(timeout=_ORPHAN_SECONDS)
-    except Timeout:
-        holder = _holder(folder)
-        who = f" (process {holder})" if holder else ""
-        raise RunError(
-            f"{folder} is in use by another training{who}. Wait for it, or pass {option('out', 'DIR')}."
-        ) from None
+        is_ours = lock.enter_context(held(folder / LOCK))
+        if not is_ours and _is_dead(_holder(folder)):
+            is_ours = lock.enter_context(held(folder / LOCK, _ORPHAN_SECONDS))
     except OSError as error:
         raise RunError(
             f"The run folder {folder} cannot be written to: {error.strerror}. Pass {option('out', 'DIR')}."
         ) from None
+    if not is_ours:
+        holder = _holder(folder)
+        who = f" (process {holder})" if holder else ""
+        raise RunError(f"{folder} is in use by another training{who}. Wait for it, or pass {option('out', 'DIR')}.")
     with suppress(OSError):  # who holds it is only for the sentence above
         (folder / HOLDER).write_text(f"{os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+    lock.callback(_remove_holder, folder)
     return lock
 
 
-def unlock_folder(lock: FileLock) -> None:
-    """Give a lock back, and remove its files."""
-    path = Path(lock.lock_file)
-    for file in (path.with_name(HOLDER), path):
-        with suppress(OSError):  # while it is held, so that nobody's new lock goes; on Windows release() removes it
-            file.unlink(missing_ok=True)
-    lock.release()
+def _remove_holder(folder: Path) -> None:
+    with suppress(OSError):
+        (folder / HOLDER).unlink(missing_ok=True)
 
 
 def _holder(folder: Path) -> str:

@@ -18,11 +18,11 @@ from functools import cached_property
 from pathlib import Path
 
 from positively.errors import ConfigError, FileError, RunError, option
-from positively.files import write_text, write_with
+from positively.files import refuse_foreign, write_text, write_with
 from positively.logs import is_first_process, logger
 from positively.machine import process_count
 from positively.runs.formats import FORMATS
-from positively.runs.parts import PartsFolder
+from positively.runs.parts import PartsFolder, is_part
 from positively.runs.run import Run
 from positively.runs.tagging import Picture, Prediction, Tagger
 
@@ -114,7 +114,7 @@ class Job:
 
     def begin(self, overwrite: bool) -> AbstractContextManager[object]:
         """Make the folder of the parts ready, or take the one that is there; the context says who is at work."""
-        self.folder.refuse_foreign()
+        refuse_foreign(self.folder.path, is_part, "DIR")
         with self.folder.locked():
             begun = self.folder.read_job()
             if self.out.exists() and not overwrite:

@@ -211,7 +211,8 @@ class Run:
                 f"{self.path} was trained on embeddings from a file and has no network to look at images with. Pass "
                 f"embeddings of the same kind with {option('embeddings', 'FILE')}."
             )
-        return OnnxEmbedder(self.folder.network, preprocessing_of_run(config), key=config["embedding_key"])
+        network = self.folder.verified(self.folder.network)
+        return OnnxEmbedder(network, preprocessing_of_run(config), key=config["embedding_key"])
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -221,7 +222,7 @@ class Run:
         if self._takes_torch():
             made: Predictor = TORCH["predictor"](self)
             return made
-        return OnnxPredictor(self.folder.network, self.model_config)
+        return OnnxPredictor(self.folder.verified(self.folder.network), self.model_config)
 
     def _takes_torch(self) -> bool:
         """Whether torch runs the network of a fine-tuned run."""

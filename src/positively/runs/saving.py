@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
@@ -13,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import positively
 from positively.errors import RunError, option
-from positively.files import file_digest, write_json, write_text, write_with
+from positively.files import write_json, write_text, write_with
 from positively.probe import KernelClassifier, LinearClassifier, Probe
 from positively.runs.folder import FORMAT, RunFolder
 
@@ -31,42 +29,24 @@ def save_probe(folder: RunFolder, probe: Probe) -> None:
 def load_classifier(folder: RunFolder, head: str) -> KernelClassifier | LinearClassifier:
     """A classifier of a probe by its name, 'kernel' or 'linear'."""
     kind = KernelClassifier if head == "kernel" else LinearClassifier
-    refuse_altered(folder, folder.probe)
     try:
-        return kind.from_arrays(head, load_file(folder.probe))
+        return kind.from_arrays(head, load_file(folder.verified(folder.probe)))
     except (SafetensorError, OSError, KeyError):
         again = option("resume", "auto")
         raise RunError(f"{folder.probe} is damaged. Train the run again, with {again} it is quick.") from None
 
 
 def write_model_config(folder: RunFolder, described: Mapping[str, Any], classes: Sequence[str]) -> None:
-    """Write config.json, the last file of a run: it says that the run is finished.
+    """Write config.json and then the manifest, the last files of a run: they say that it is finished.
 
     Args:
         folder: Where to.
         described: What the model is: method, backbone, image_size, head, depth and more.
         classes: Its classes, in order.
     """
-    files = (folder.weights, folder.probe)
-    digests = {file.name: file_digest(file) for file in files if file.exists()}
-    described = {
-        "format": FORMAT,
-        "positively": positively.__version__,
-        **described,
-        "classes": list(classes),
-        "digests": {**digests, "classes": class_digest(classes)},
-    }
-    write_json(folder.model, described)
-
-
-def refuse_altered(folder: RunFolder, file: Path) -> None:
-    """Raise if a file of a run is not the one that was written."""
-    digest = load_model_config(folder).get("digests", {}).get(file.name)
-    if digest not in (None, file_digest(file)):
-        raise RunError(
-            f"{file} is damaged, or was altered after the run was saved: its digest is not the one in {folder.model}. "
-            f"Put it back, or train the run again, with {option('resume', 'auto')} it is quick."
-        )
+    made_by = {"format": FORMAT, "positively": positively.__version__}
+    write_json(folder.model, {**made_by, **described, "classes": list(classes)})
+    folder.finish()
 
 
 def load_model_config(folder: RunFolder) -> dict[str, Any]:
@@ -78,11 +58,10 @@ def load_model_config(folder: RunFolder) -> dict[str, Any]:
         hint = f" Go on with {again}." if folder.checkpoint.exists() else ""
         raise RunError(f"{folder.path} holds no finished run.{hint}")
     try:
-        model_config: dict[str, Any] = json.loads(folder.model.read_text(encoding="utf-8"))
+        model_config: dict[str, Any] = json.loads(folder.verified(folder.model).read_text(encoding="utf-8"))
         is_newer = model_config["format"] > FORMAT
         missing = [name for name in _NEEDED if name not in model_config]
-        digest = model_config.get("digests", {}).get("classes")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError):
         raise RunError(f"{folder.model} is damaged. Train the run again, with {again} it is quick.") from None
     if is_newer:
         raise RunError(
@@ -91,22 +70,12 @@ def load_model_config(folder: RunFolder) -> dict[str, Any]:
         )
     if missing:
         raise RunError(f"{folder.model} lacks {', '.join(missing)}. Train the run again, with {again} it is quick.")
-    if digest not in (None, class_digest(model_config["classes"])):
-        raise RunError(
-            f"The classes in {folder.model} were altered after the run was saved, so that scores would go to wrong "
-            f"names. Put them back, or train the run again, with {again} it is quick."
-        )
     return model_config
 
 
 def has_exact_scores(model_config: Mapping[str, Any]) -> bool:
     """Whether the stored scores of a run's photos have not seen their labels."""
     return bool(model_config.get("has_exact_scores", model_config["depth"] == "probe"))
-
-
-def class_digest(classes: Sequence[str]) -> str:
-    """Digest of class names in their order."""
-    return hashlib.blake2b(json.dumps(list(classes)).encode()).hexdigest()
 
 
 _PROBABILITIES = """Scores are probabilities that an image carries a tag, found from labels the classifier did not see

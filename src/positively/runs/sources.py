@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -23,10 +22,11 @@ _SAMPLE = 32
 _MOST_FOLDERS = 64
 
 
-def read_config(folder: RunFolder) -> dict[str, Any]:
-    """Content of config.yaml."""
+def read_config(folder: RunFolder, *, verify: bool = True) -> dict[str, Any]:
+    """Content of config.yaml; while a run is being trained, the manifest does not know it yet."""
     try:
-        return dict(yaml.safe_load(folder.config.read_text(encoding="utf-8")))
+        path = folder.verified(folder.config) if verify else folder.config
+        return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, yaml.YAMLError):
         raise RunError(f"{folder.config} is missing or damaged. Put it back, or train the run again.") from None
 
@@ -119,9 +119,7 @@ def read_training_labels(folder: RunFolder, classes: list[str]) -> tuple[list[st
     if stored is not None:
         images, states, _ = stored
         return images, states
-    folder.read_images()  # says what is wrong with it
-    with folder.images.open(encoding="utf-8", newline="") as file:
-        images = [row["image"] for row in csv.DictReader(file)]
+    images = folder.read_image_names()
     config = read_config(folder)
     table = read_table_again(config, classes)
     return images, None if table is None else states_as_trained(table, config, classes, images)

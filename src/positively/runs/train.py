@@ -95,7 +95,7 @@ def _begin(folder: RunFolder, settings: Mapping[str, Any], seen: LabelTable, is_
     """Write the configuration, unless a resumed run was begun with another one."""
     learned = f"{len(seen)} images, {seen.digest()}"
     if is_resumed and folder.holds_run:
-        before = {**read_config(folder), "table": folder.read_environment().get("table")}
+        before = {**read_config(folder, verify=False), "table": folder.read_environment().get("table")}
         now = {**settings, "table": learned}
         names = [name for name in now if name in before and name not in _OF_THE_MACHINE]
         changed = [f"{name} {before[name]} (now {now[name]})" for name in names if before[name] != now[name]]
@@ -115,7 +115,7 @@ def _write(
     probe: Probe,
     settings: Mapping[str, Any],
 ) -> None:
-    """Everything of a finished run; config.json last, for it says that the run is finished."""
+    """Everything of a finished run; config.json and the manifest last, which say that the run is finished."""
     train = seen.select(parts[0])
     folder.write_images(
         {

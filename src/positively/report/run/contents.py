@@ -87,7 +87,7 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
     model = load_model_config(folder)
     classes: list[str] = model["classes"]
     config = read_config(folder)
-    names, parts = _read(folder.images, _parse_images)
+    names, parts = _read(folder, folder.images, _parse_images)
     rows = np.unique(np.linspace(0, len(names) - 1, max(1, min(len(names), MOST_PAIRS // len(classes)))).astype(int))
     out_of_sample, states = None, None
     stored = folder.read_out_of_sample()
@@ -99,16 +99,15 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
         table = table or read_table_again(config, classes)
         if table is not None:
             states = states_as_trained(table, config, classes, [names[row] for row in rows])
-    evaluation = folder.path / "evaluation.json"
     return RunContents(
         folder=folder,
         config=config,
         model=model,
-        environment=_read(folder.environment, json.loads),
-        history=_read(folder.metrics, lambda text: list(csv.DictReader(text.splitlines()))),
+        environment=_read(folder, folder.environment, json.loads),
+        history=_read(folder, folder.metrics, lambda text: list(csv.DictReader(text.splitlines()))),
         thresholds=folder.read_thresholds(classes),
         calibrated=folder.read_calibration(model["head"]) if folder.calibration.exists() else None,
-        evaluation=_read(evaluation, _parse_evaluation) if evaluation.exists() else None,
+        evaluation=_read(folder, folder.evaluation, _parse_evaluation) if folder.evaluation.exists() else None,
         parts=parts,
         images=[names[row] for row in rows],
         out_of_sample=out_of_sample,
@@ -118,9 +117,9 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
     )
 
 
-def _read(path: Path, parse: Any) -> Any:
+def _read(folder: RunFolder, path: Path, parse: Any) -> Any:
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(folder.verified(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"{path} is missing or damaged. Put it back, or train the run again.") from None
 

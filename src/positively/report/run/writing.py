@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from positively.errors import RunError, option
-from positively.files import write_text
+from positively.files import refuse_foreign, write_text
 from positively.labels import POSITIVE, LabelTable
 from positively.report.page import Section, render_page
 from positively.report.run.classes import classes_section, together_section
@@ -45,18 +44,23 @@ def write_run_report(
         The page.
 
     Raises:
-        RunError: There is no finished run, or a page of somebody else's stands in the way.
+        RunError: There is no finished run.
+        FileError: Another page lies where this one is to be written.
         ImageError: None of the run's images lies in the folder that was named.
     """
     contents = read_contents(run, table)
     page = Path(out) if out is not None else contents.folder.report
-    if page.exists() and _MARK not in page.read_text(encoding="utf-8", errors="replace")[:_HEAD_CHARACTERS]:
-        raise RunError(f"{page} was not written by positively. Move it away, or pass {option('out', 'FILE')}.")
+    refuse_foreign(page, _is_report)
     likely = [contents.root] if contents.root is not None else []
     book = PhotoBook(photo_root(contents.folder.path, contents.images, contents.config, images, likely))
     title = f"Report of {contents.folder.path.absolute().name}"
     write_text(page, render_page(run_sections(contents, book), title, _lead(contents)))
+    contents.folder.record(page)
     return page
+
+
+def _is_report(page: Path) -> bool:
+    return _MARK in page.read_text(encoding="utf-8", errors="replace")[:_HEAD_CHARACTERS]
 
 
 def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:

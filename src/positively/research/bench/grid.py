@@ -7,8 +7,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock, Timeout
 from safetensors.numpy import save_file
 
 from positively.config import TrainConfig
@@ -27,6 +25,7 @@ from positively.finetune.auto import possible_starts
 from positively.finetune.identity import identity
 from positively.finetune.methods import METHODS
 from positively.images.decode import content_hash
+from positively.locking import FOREVER, held
 from positively.logs import logger
 from positively.models import Start, head_options
 from positively.research.bench.datasets import Dataset
@@ -153,7 +152,7 @@ class Bench:
         while missing:
             before = len(missing)
             for path, job in list(missing.items()):
-                with self._held(path.stem, wait=False) as mine:
+                with held(self._lock(path)) as mine:
                     if mine and not path.exists():
                         self._compute(job, path)
                 if path.exists() or self._is_out_of_reach(job):
@@ -254,7 +253,7 @@ class Bench:
             return Choice(*job.candidates[0])
         runner, config = self.runners[job.cell.dataset], job.choice_config
         path = self.out / "choices" / f"{self._name(job, seed=False)}.json"
-        with self._held(path.stem, wait=True):
+        with held(self._lock(path), FOREVER):
             tried: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
             while (following := next_candidate(job.candidates, tried)) is not None:
                 start, rate = following
@@ -283,16 +282,8 @@ class Bench:
         if not path.exists():
             write_with(path, lambda temporary: save_file({"states": dataset.test.states()}, temporary))
 
-    @contextmanager
-    def _held(self, name: str, wait: bool) -> Iterator[bool]:
-        """Hold a lock that the system takes away when the process dies; say whether it is ours."""
-        path = self.out / "locks" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with FileLock(path, timeout=-1 if wait else 0):
-                yield True
-        except Timeout:
-            yield False
+    def _lock(self, path: Path) -> Path:
+        return self.out / "locks" / path.stem
 
     def _path(self, job: Job) -> Path:
         return self.out / "cells" / f"{self._name(job)}.json"
