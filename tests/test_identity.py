@@ -19,6 +19,7 @@ from positively.finetune.auto import resolve
 from positively.finetune.identity import SCHEMA, identity
 from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
+from positively.models.predictor import load_network
 from positively.research.scenes import write_scenes
 
 CPU = torch.device("cpu")
@@ -68,7 +69,7 @@ def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, re
     po.fit(tags, out=str(tmp_path / "run"), stop_epoch=1, **TINY)
     grown = request.getfixturevalue("later_version")
     resumed = po.fit(tags, out=str(tmp_path / "run"), resume="auto", config=grown(), **TINY)
-    for one, other in zip(unbroken.model.parameters(), resumed.model.parameters(), strict=True):
+    for one, other in zip(load_network(unbroken).parameters(), load_network(resumed).parameters(), strict=True):
         assert torch.equal(one, other)
     with pytest.raises(RunError, match=r"other settings: plain left open \(now 0.7\)"):
         po.fit(tags, out=str(tmp_path / "run"), resume="auto", config=grown(plain=0.7), **TINY)
@@ -105,7 +106,7 @@ def recorded_differs(recorded, now, place=""):
 
 
 def test_the_schema_number_is_raised_with_what_is_chosen(tags):
-    """If this fails, a default or an automatic choice changed its meaning: raise SCHEMA in training/identity.py.
+    """If this fails, a default or an automatic choice changed its meaning: raise SCHEMA in finetune/identity.py.
 
     Then, and when something is added, record anew: ``python tests/test_identity.py``.
     """
