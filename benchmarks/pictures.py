@@ -20,12 +20,8 @@ import positively as po
 from positively.config import TrainConfig
 from positively.files import write_text
 from positively.probe.configured import embed_table
-from positively.review.guard import Guard
-from positively.review.server import create_app
-from positively.review.serving import listen
-from positively.review.session import ReviewSession
-from positively.review.store import DecisionStore
-from positively.tables.overlap import with_hashes
+from positively.review import DecisionStore, Guard, ReviewSession, create_app, listen
+from positively.tables import with_hashes
 
 CARDS, SIDE, KNOWN, ANSWERED, TAG = 600, 224, 0.35, 9, "boat"
 WINDOW = {"width": 1280, "height": 800}

@@ -17,12 +17,11 @@ from time import perf_counter
 import torch
 
 from positively.cli.process import keep_freed_memory
+from positively.images import ImageTransform
 from positively.images.reading import read_ahead
-from positively.images.transforms import ImageTransform
 from positively.models import create_classifier
 from positively.models.onnx import run_frozen
-from positively.tables.options import ReadOptions
-from positively.tables.reading import read_labels
+from positively.tables import ReadOptions, read_labels
 
 BACKBONE, SIZE, BATCH = "tf_efficientnet_lite0", 224, 32
 

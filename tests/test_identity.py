@@ -16,7 +16,7 @@ from positively.errors import RunError
 from positively.finetune import auto
 from positively.finetune import identity as module
 from positively.finetune.auto import resolve
-from positively.finetune.identity import SCHEMA, identity
+from positively.finetune.identity import SCHEMA, training_identity
 from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
 from positively.models.predictor import load_network
@@ -58,10 +58,10 @@ def test_an_option_that_is_added_changes_no_identity(tags, later_version):
         **{"image_size": 32, "seed": 3, "options": {"gamma": 0.3}, "lr": 0.01, "augment": "none", "epochs": 2},
         "batch_size": 8,
     }
-    after = identity(resolve(later_version(**settings), tags, CPU))
+    after = training_identity(resolve(later_version(**settings), tags, CPU))
     assert after == before
-    assert identity(resolve(later_version(**settings, plain=0.7), tags, CPU)) == {**before, "plain": 0.7}
-    assert identity(resolve(later_version(**settings, automatic=4), tags, CPU)) == {**before, "automatic": 4}
+    assert training_identity(resolve(later_version(**settings, plain=0.7), tags, CPU)) == {**before, "plain": 0.7}
+    assert training_identity(resolve(later_version(**settings, automatic=4), tags, CPU)) == {**before, "automatic": 4}
 
 
 def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, request):
@@ -77,7 +77,9 @@ def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, re
 
 def test_what_is_typed_as_it_would_be_chosen_is_the_same_training(tags):
     plain = resolve(TrainConfig(**TINY), tags, CPU)
-    assert identity(resolve(TrainConfig(**TINY, lr=plain.lr, ema=plain.ema), tags, CPU)) == identity(plain)
+    assert training_identity(resolve(TrainConfig(**TINY, lr=plain.lr, ema=plain.ema), tags, CPU)) == training_identity(
+        plain
+    )
 
 
 def defaults(tags):

@@ -21,7 +21,7 @@ from positively.distributed import agree, any_process, broadcast
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, RunError, option
 from positively.finetune.embedding import Embedding, Pool, as_weights
 from positively.finetune.holdout import CRITERION, criteria, has_stalled
-from positively.finetune.identity import identity
+from positively.finetune.identity import training_identity
 from positively.finetune.loading import (
     Batch,
     FeatureDataset,
@@ -342,7 +342,7 @@ class Trainer:
         }
 
     def _identity(self) -> dict[str, Any]:
-        return {**identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
+        return {**training_identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
 
     def save(self) -> None:
         """Write the checkpoint, on the first process."""

@@ -23,9 +23,8 @@ from safetensors.numpy import save_file
 from positively.config import TrainConfig
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, WeightsError, in_python, option
 from positively.files import safe_name, write_json, write_with
-from positively.finetune.auto import possible_starts
-from positively.finetune.identity import identity
-from positively.images.decode import content_hash
+from positively.finetune import possible_starts, training_identity
+from positively.images import content_hash
 from positively.logs import logger
 from positively.models import Start, head_options
 from positively.probe import METHOD
@@ -300,7 +299,7 @@ class Bench:
     def _name(self, job: Job, seed: bool = True) -> str:
         """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
         config = job.config if seed else job.choice_config
-        settings = {**identity(config), "weights": _content(config.weights)}
+        settings = {**training_identity(config), "weights": _content(config.weights)}
         if config.stop_epoch is not None:
             settings |= {"stop_epoch": config.stop_epoch}
         if config.head_options:  # which may name files

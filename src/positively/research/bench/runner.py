@@ -25,16 +25,18 @@ import numpy.typing as npt
 from positively.calibration import OutOfSample, f1_thresholds
 from positively.config import TrainConfig
 from positively.errors import ConfigError
-from positively.finetune.auto import resolve
-from positively.finetune.checkpoints import CheckpointFolder
-from positively.finetune.methods import METHODS, create_method
-from positively.finetune.networks import Networks
-from positively.finetune.runtime import preserved_random_state
-from positively.finetune.scoring import Logits
-from positively.finetune.training import Training
+from positively.finetune import (
+    METHODS,
+    CheckpointFolder,
+    Logits,
+    Networks,
+    Training,
+    create_method,
+    preserved_random_state,
+    resolve,
+)
 from positively.labels import NEGATIVE, POSITIVE, LabelTable, class_ratios
-from positively.metrics import evaluate, oracle_f1
-from positively.metrics.logits import sigmoid
+from positively.metrics import evaluate, oracle_f1, sigmoid
 from positively.probe import (
     LANDMARKS,
     METHOD,
@@ -46,8 +48,7 @@ from positively.probe import (
     fit_table,
 )
 from positively.research.bench.datasets import Dataset
-from positively.runs.folder import RunFolder
-from positively.runs.hiding import hide_labels, training_rows
+from positively.runs import RunFolder, hide_labels, training_rows
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
