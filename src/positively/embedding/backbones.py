@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -72,6 +73,11 @@ class Network:
 
     path: Path
     preprocessing: Preprocessing
+
+
+def register_embedder(name: str) -> Callable[[type[Embedder]], type[Embedder]]:
+    """Decorator for an embedder of your own, a class that is made without arguments; its name is a backbone's."""
+    return EMBEDDERS.register(name)
 
 
 def check_backbone(name: str, weights: str = "pretrained") -> None:

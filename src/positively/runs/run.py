@@ -221,8 +221,9 @@ class Run:
             )
         if not self.folder.network.exists():
             raise RunError(
-                f"{self.path} was trained with a module of your own ({config['backbone']}), whose code is not in it. "
-                f"Give it again, from Python: po.Run({str(self.path)!r}, backbone=module)."
+                f"{self.path} was trained with an embedder or module of your own, '{config['backbone']}', and does not "
+                f"hold its code. Pass {option('plugin', 'FILE')}, or in Python po.Run({str(self.path)!r}, "
+                "backbone=module)."
             )
         return OnnxEmbedder(self.folder.network, preprocessing_of_run(config), key=config["embedding_key"])
 
