@@ -190,6 +190,14 @@ def test_a_frozen_module_of_ones_own_is_embedded_and_fitted_like_any_backbone(pl
     np.testing.assert_allclose(po.Run(run.path).scores(test), expected, atol=1e-4)  # by its ONNX file
 
 
+def test_where_torch_embeds_on_a_gpu_the_run_has_its_onnx_file_too(run, place, complete, test, tmp_path, monkeypatch):
+    monkeypatch.setattr("positively.embedding.backbones.trains_on_gpu", lambda: True)
+    tags = complete.with_known_ratio(0.5, 0).positives_only()
+    other = po.fit(tags, out=str(tmp_path / "run"), **basics(place))
+    assert other.folder.network.exists()
+    np.testing.assert_allclose(other.scores(test), run.scores(test), atol=1e-3)
+
+
 def test_a_frozen_module_that_cannot_be_exported_is_given_again(place, complete, test, tmp_path):
     tags, weights = complete.with_known_ratio(0.5, 0).positives_only(), place / "tiny.safetensors"
     options = {"image_size": shapes.SIDE, "method": "closed-form", "depth": "probe"}
