@@ -63,6 +63,7 @@ def test_the_default_is_a_probe_and_says_how_good_it_is(place, complete, caplog)
     [
         ({}, "closed-form"),
         ({"depth": "probe"}, "closed-form"),
+        ({"backbone": "lite0"}, "closed-form"),  # which timm does not have under this name
         ({"depth": "tail"}, "distill"),
         ({"lgconv": True}, "distill"),
         ({"weights": "none"}, "pu-mlc"),

@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     from positively.finetune.auto import check_wing_config
     from positively.finetune.runtime import launch
     from positively.logs import logger
-    from positively.models import check_word_vectors
+    from positively.models import check_word_vectors, find_backbone
     from positively.registry import load_plugin
     from positively.report.page import write_report
     from positively.research.bench.datasets import read_dataset
@@ -100,6 +100,8 @@ def main(arguments: list[str]) -> int:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
     config = replace(take(TrainConfig, values), out=None, devices=1)
     check_wing_config(config)
+    if config.backbone != "auto":
+        find_backbone(config.backbone)
     fabric = launch(config)
     datasets = []
     for place in values.data:

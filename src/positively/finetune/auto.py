@@ -49,7 +49,8 @@ def check_wing_config(config: TrainConfig, own_backbone: bool = False) -> None:
             f"Depth '{config.depth}' stores features of images as they are; {option('augment', config.augment)} needs "
             f"{option('depth', 'finetune')}."
         )
-    if not own_backbone and config.backbone != "auto":
+    is_timm = not own_backbone and method != METHOD  # a probe takes any embedder
+    if is_timm and config.backbone != "auto":
         find_backbone(config.backbone)
 
 
