@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from positively.api import fit
-from positively.finetune.holdout import split_rows
+from positively.finetune import split_rows
 from positively.metrics import mean_average_precision
 from positively.research.demo import NETWORK, make_tables, write_tags
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from positively.finetune.methods import METHODS, create_method
-from positively.report.tables import Table
+from positively.finetune import METHODS, create_method
+from positively.report import Table
 
 
 def facts() -> str:

@@ -12,7 +12,7 @@ import torch
 from benchmarks.timing import measure, ratio_table
 from positively.cli.process import keep_freed_memory
 from positively.embedding import FeatureStore
-from positively.finetune.loading import FeatureDataset
+from positively.finetune import FeatureDataset
 from positively.labels import LabelTable
 from positively.losses import assume_negative
 from positively.models import create_classifier

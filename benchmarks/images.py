@@ -13,7 +13,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, v2
 
 from benchmarks.timing import measure, ratio_table
-from positively.images.transforms import ImageTransform
+from positively.images import ImageTransform
 
 SIDE = 224
 

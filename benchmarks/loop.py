@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks.logistic import read_tables
 from positively.metrics import mean_average_precision
-from positively.report.figures import COLORS, MARKERS, add_legend, new_figure, save_figure, styled
+from positively.report import COLORS, MARKERS, add_legend, new_figure, save_figure, styled
 from positively.research.simulate import POLICIES, Coverage, Progress, audit_coverage, simulate
-from positively.review.model import ReviewModel
+from positively.review import ReviewModel
 
 KNOWN, REVIEWED, MOST = 0.3, 500, 5000
 NAMES = {

@@ -17,12 +17,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.timing import measure
-from positively.finetune.methods import METHODS, StepContext, create_method
+from positively.finetune import METHODS, StepContext, create_method
 from positively.labels import LabelTable
 from positively.models import HEADS
 from positively.models.classifier import Tail
 from positively.models.heads import create_head
-from positively.report.tables import Table
+from positively.report import Table
 
 IMAGES, CHANNELS, SIDE, EPOCHS, STEPS = 2048, 1280, 7, 20, 2
 SIZES = {"pooled features": (256, 80), "maps": (16, 20)}

@@ -25,8 +25,7 @@ from positively import probe
 from positively.files import write_json
 from positively.missing import rank_missing
 from positively.models.heads import root_normalize
-from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, save_figure, styled
-from positively.report.tables import Table
+from positively.report import COLORS, MARKERS, PALE, Table, add_legend, new_figure, save_figure, styled
 
 RATIOS, KINDS, SEEDS, DEPTHS = (0.1, 0.3, 0.5, 0.7), ("uniform", "by class"), 5, (100, 500, 1000)
 NOISE, NOISE_RATIOS = (0.01, 0.05), (0.3, 0.7)

@@ -18,12 +18,9 @@ import uvicorn
 from PIL import Image
 
 from positively.labels import LabelTable
-from positively.review.guard import RUN, Guard
-from positively.review.server import create_app
-from positively.review.serving import listen
-from positively.review.session import ReviewSession
-from positively.review.store import DecisionStore
-from positively.tables.options import ReadOptions
+from positively.review import DecisionStore, Guard, ReviewSession, create_app, listen
+from positively.review.guard import RUN
+from positively.tables import ReadOptions
 
 TAGS, WIDTH, ANSWERS = 100, 128, 200
 

@@ -19,12 +19,9 @@ from playwright.sync_api import Page, sync_playwright
 import positively as po
 from positively.config import TrainConfig
 from positively.files import write_text
-from positively.finetune.frozen import frozen_features
-from positively.review.guard import Guard
-from positively.review.server import create_app
-from positively.review.serving import listen
-from positively.review.session import ReviewSession
-from positively.review.store import DecisionStore
+from positively.probe.configured import embed_table
+from positively.review import DecisionStore, Guard, ReviewSession, create_app, listen
+from positively.tables import with_hashes
 
 CARDS, SIDE, KNOWN, ANSWERED, TAG = 600, 224, 0.35, 9, "boat"
 WINDOW = {"width": 1280, "height": 800}
@@ -127,7 +124,8 @@ THINGS = {
 
 def review(page: Page, tags: po.LabelTable, truth: np.ndarray, folder: Path, config: TrainConfig, out: Path) -> None:
     """Answer a few photos of one tag, as a person who knows it would, and take the picture."""
-    table, features = frozen_features(tags, config)
+    table = with_hashes(tags)
+    features = embed_table(table, config).X
     session = ReviewSession(table, features, DecisionStore(folder / "review.sqlite", table))
     listening = listen("127.0.0.1", None)
     guard = Guard("127.0.0.1", listening.getsockname()[1])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from positively.labels import NEGATIVE, LabelTable
-from positively.report.figures import save_figure
+from positively.report import save_figure
 from positively.research.bench.counts import label_counts, table_2
 from positively.research.bench.figures import imbalance
 

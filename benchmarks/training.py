@@ -11,11 +11,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.timing import measure, ratio_table
 from positively.config import TrainConfig
-from positively.finetune.loading import ImageDataset, TrainBatchSampler, make_loader
-from positively.finetune.loop import Trainer
-from positively.finetune.methods import create_method
-from positively.finetune.runtime import launch
-from positively.images.transforms import ImageTransform
+from positively.finetune import ImageDataset, Trainer, create_method, launch
+from positively.finetune.loading import TrainBatchSampler, make_loader
+from positively.images import ImageTransform
 from positively.models import create_classifier
 from positively.research.scenes import write_scenes
 

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 import shapes
 from positively.config import TrainConfig
-from positively.finetune.frozen import frozen_features
+from positively.probe.configured import embed_table
 from positively.review.exporting import export_table, free_export
 from positively.review.guard import RUN, Guard
 from positively.review.server import create_app
@@ -19,6 +19,7 @@ from positively.review.serving import listen
 from positively.review.session import ReviewSession
 from positively.review.store import DecisionStore, default_place
 from positively.tables.options import ReadOptions
+from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
 
 
@@ -60,7 +61,8 @@ class Opened:
         self.source, self.options = source, ReadOptions(images=str(place))
         if table is None:
             table, _ = read_labels(source, self.options)
-            table, features = frozen_features(table, config(place))
+            table = with_hashes(table)
+            features = embed_table(table, config(place)).X
         self.store = DecisionStore(default_place(source), table)
         self.session = ReviewSession(table, features, self.store, source, self.options, **model)
         self.guard = Guard("127.0.0.1", port)

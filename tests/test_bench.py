@@ -356,6 +356,29 @@ def test_a_cell_equals_a_training_with_the_same_configuration_and_seed(finished,
     np.testing.assert_allclose(run.thresholds, cell["thresholds"], atol=1e-6)
 
 
+def test_a_cell_of_the_closed_form_is_a_probe_with_the_same_numbers_as_a_run(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
+    rows = {
+        "auto": {"method": "closed-form"},
+        "parts": {"method": "closed-form", "train": {"head_options": {"window": 1, "landmarks": 30}}},
+        "alone": {"method": "closed-form", "options": {"negatives": False, "width": 1.0}},
+    }
+    (tmp_path / "solved.yaml").write_text(yaml.safe_dump({"title": "Solved", "ratios": [0.5], "rows": rows}))
+    assert main(words(place, tmp_path / "out", "--seeds", "1", suite=tmp_path / "solved.yaml")) == 0
+    dataset = read_dataset(place, ReadOptions())
+    found = read_results(tmp_path / "out" / "cells")
+    assert len(found) == len(rows) and not (tmp_path / "out" / "choices").exists()
+    for result in found:
+        cell = load_file(tmp_path / "out" / "cells" / result.scores)
+        settings = {**result.settings, "out": str(tmp_path / result.cell.row), "resume": "never"}
+        run = po.fit(dataset.train, config=TrainConfig(**settings))
+        scores = 1 / (1 + np.exp(-cell["logits"].astype(np.float64)))
+        # Features of random weights are nearly equal, so that ONNX Runtime and torch differ by more than rounding.
+        np.testing.assert_allclose(run.scores(dataset.test), scores, atol=5e-3)
+        np.testing.assert_allclose(run.thresholds, cell["thresholds"], atol=5e-3)
+        assert result.labels["images"] == 60 and (result.labels["negatives"] > 0) == (result.cell.row != "alone")
+
+
 def test_one_diverging_cell_does_not_stop_a_grid(place, tmp_path, monkeypatch, capsys):
     from positively.errors import DivergedError
     from positively.research.bench.runner import DatasetRunner

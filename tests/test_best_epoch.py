@@ -18,6 +18,7 @@ from positively.finetune.networks import Networks
 from positively.finetune.training import Training
 from positively.labels import LabelTable
 from positively.models import LinearHead
+from positively.models.predictor import load_network
 from test_methods import Killed, Memory, make, measured, weights
 
 CPU = torch.device("cpu")
@@ -161,7 +162,7 @@ def test_a_head_that_normalises_takes_the_stored_features_as_they_are_and_is_sav
     )
     assert sorted((tmp_path / "features").rglob("*.safetensors")) == stored, "the features are the same ones"
     again = po.Run(run.path)
-    assert again.model.head.normalize and not plain.model.head.normalize
+    assert load_network(again).head.normalize and not load_network(plain).head.normalize
     assert np.array_equal(again.scores(tables[0]), run.scores(tables[0]))
     assert not np.allclose(run.scores(tables[0]), plain.scores(tables[0]))
 

@@ -17,12 +17,14 @@ from positively.cli import main
 from positively.config import TrainConfig
 from positively.errors import ConfigError, RunError, in_python
 from positively.finetune.auto import resolve
-from positively.finetune.networks import Networks
-from positively.finetune.training import Training
 from positively.metrics import mean_average_precision
+from positively.models import create_backbone
 from positively.models.heads import KernelHead, create_head
 from positively.models.heads.fitted import fill_kernel
-from positively.probe import KernelClassifier, fit
+from positively.models.predictor import load_network
+from positively.probe import KernelClassifier, fit, fit_table
+from positively.probe.configured import embed_table
+from positively.tables.overlap import with_hashes
 
 CPU = torch.device("cpu")
 
@@ -47,16 +49,13 @@ def run(place, complete):
 basics = shapes.pretrained
 
 
-def test_the_default_is_solved_and_says_why(place, complete, caplog):
-    caplog.set_level("INFO", logger="positively")
+def test_the_default_is_a_probe_and_says_how_good_it_is(place, complete, caplog):
     with caplog.at_level("INFO", logger="positively"):
-        po.fit(complete.with_known_ratio(0.5, 0).positives_only(), out=str(place / "told"), **basics(place))
+        run = po.fit(complete.with_known_ratio(0.5, 0).positives_only(), out=str(place / "told"), **basics(place))
     told = "\n".join(record.message for record in caplog.records)
-    assert "method closed-form" in told
-    assert "every class is solved for at once" in told
-    assert "0 images held out" in told
-    assert "tags each. Judged by tags it was not shown, about" in told
-    assert "epochs" not in told
+    assert run.model_config["method"] == "closed-form" and run.is_probe
+    assert f"Learning from {len(complete)} images" in told and "tags each" in told
+    assert "epoch" not in told and "held out" not in told
 
 
 @pytest.mark.parametrize(
@@ -64,6 +63,7 @@ def test_the_default_is_solved_and_says_why(place, complete, caplog):
     [
         ({}, "closed-form"),
         ({"depth": "probe"}, "closed-form"),
+        ({"backbone": "lite0"}, "closed-form"),  # which timm does not have under this name
         ({"depth": "tail"}, "distill"),
         ({"lgconv": True}, "distill"),
         ({"weights": "none"}, "pu-mlc"),
@@ -92,14 +92,12 @@ def test_a_run_predicts_the_same_in_a_fresh_process(run, test):
     np.testing.assert_allclose(np.load(out), scores, atol=1e-6)
 
 
-def test_the_saved_head_gives_the_probes_probabilities(place, complete, test, fabric):
-    config = resolve(shapes.settings("closed-form", "probe", place), complete, CPU)
-    training = Training(complete, config, fabric, Networks(fabric), verbose=False)
-    training.run()
-    features = training.networks.dataset(training.classifier, config, test).features[np.arange(len(test))]
-    expected = training.trainer.method.probe.probabilities(features)
-    found = 1 / (1 + np.exp(-training.score(test).astype(np.float64)))
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+def test_the_saved_classifier_gives_the_probes_probabilities(run, place, complete, test):
+    config = TrainConfig(**basics(place))
+    tags = with_hashes(complete.with_known_ratio(0.5, 0).positives_only())
+    probe = fit_table(tags, embed_table(tags, config).X, linear=True)
+    expected = probe.probabilities(embed_table(test, config).X)
+    np.testing.assert_allclose(run.scores(test), expected, atol=1e-4)
 
 
 def test_both_heads_learn(run, test):
@@ -157,19 +155,63 @@ def test_a_class_that_cannot_be_learned_is_named_and_never_predicted(place, comp
     run.evaluate(shapes.read_shapes(place, "pretraining"))
 
 
-def test_verified_negatives_are_learned_from(place, complete, fabric):
+def test_verified_negatives_are_learned_from(place, complete):
     found = []
     for negatives in (True, False):
-        config = resolve(
-            shapes.settings("closed-form", "probe", place, positives_only=False, options={"negatives": negatives}),
-            complete,
-            CPU,
-        )
-        training = Training(complete, config, fabric, Networks(fabric), verbose=False)
-        training.run()
-        found.append(training.calibrated["kernel"].calibration.negative_frequency)
+        options = {"options": {"negatives": negatives}, "known_ratio": 0.5}
+        run = po.fit(complete, out=str(place / f"negatives-{negatives}"), **basics(place), **options)
+        found.append(run.folder.read_calibration("kernel").calibration.negative_frequency)
     np.testing.assert_allclose(found[0], 0.5, atol=0.1)
     assert not found[1].any()
+
+
+class Own(torch.nn.Module):
+    """The tiny network as a module of one's own; one whose code branches on pixels cannot be exported."""
+
+    def __init__(self, weights, exportable=True):
+        super().__init__()
+        self.network = create_backbone("positively_tiny", str(weights), shapes.SIDE).network
+        self.exportable = exportable
+
+    def forward(self, images):
+        if self.exportable or images.sum() > -1e30:
+            return self.network.forward_features(images)
+        return images
+
+
+@pytest.mark.parametrize("pooling", [{"pooling": "max"}, {"pooling": "max", "window": 1}])
+def test_a_frozen_module_of_ones_own_is_embedded_and_fitted_like_any_backbone(place, complete, test, tmp_path, pooling):
+    tags, named = complete.with_known_ratio(0.5, 0).positives_only(), basics(place) | {"head_options": pooling}
+    options = {name: named[name] for name in ("image_size", "features", "head_options")}
+    options |= {"method": "closed-form", "depth": "probe"}
+    expected = po.fit(tags, out=str(tmp_path / "named"), **named).scores(test)
+    run = po.fit(tags, out=str(tmp_path / "own"), backbone=Own(place / "tiny.safetensors"), **options)
+    assert run.is_probe and run.model_config["backbone"] == "Own"
+    np.testing.assert_allclose(run.scores(test), expected, atol=1e-4)
+    np.testing.assert_allclose(po.Run(run.path).scores(test), expected, atol=1e-4)  # by its ONNX file
+
+
+def test_where_torch_embeds_on_a_gpu_the_run_has_its_onnx_file_too(run, place, complete, test, tmp_path, monkeypatch):
+    monkeypatch.setattr("positively.embedding.backbones.trains_on_gpu", lambda: True)
+    tags = complete.with_known_ratio(0.5, 0).positives_only()
+    other = po.fit(tags, out=str(tmp_path / "run"), **basics(place))
+    assert other.folder.network.exists()
+    np.testing.assert_allclose(other.scores(test), run.scores(test), atol=1e-3)
+
+
+def test_a_frozen_module_that_cannot_be_exported_is_given_again(place, complete, test, tmp_path):
+    tags, weights = complete.with_known_ratio(0.5, 0).positives_only(), place / "tiny.safetensors"
+    options = {"image_size": shapes.SIDE, "method": "closed-form", "depth": "probe"}
+    run = po.fit(tags, out=str(tmp_path / "run"), backbone=Own(weights, exportable=False), **options)
+    assert not run.folder.network.exists()
+    again = po.Run(run.path, backbone=Own(weights, exportable=False)).scores(test)
+    np.testing.assert_allclose(again, run.scores(test), atol=1e-6)
+    with pytest.raises(RunError, match=r"po\.Run\(.*backbone=module\)"):
+        po.Run(run.path).scores(test)
+    other = Own(weights, exportable=False)
+    next(other.parameters()).data.add_(1.0)
+    with pytest.raises(RunError, match="other weights"):
+        po.Run(run.path, backbone=other).scores(test)
 
 
 def test_a_solved_run_is_solved_again_when_resumed(run, complete, test):
@@ -236,7 +278,7 @@ def test_the_command_line_takes_precision_and_head(run, complete, capsys):
 
 def test_the_kernel_head_is_never_in_half_precision(run, test):
     pixels = torch.rand(8, 3, shapes.SIDE, shapes.SIDE)
-    model = run.model
+    model = load_network(run)
     with torch.inference_mode():
         features = model.features(pixels)
         expected = model.head(features)

@@ -16,9 +16,10 @@ from positively.errors import RunError
 from positively.finetune import auto
 from positively.finetune import identity as module
 from positively.finetune.auto import resolve
-from positively.finetune.identity import SCHEMA, identity
+from positively.finetune.identity import SCHEMA, training_identity
 from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
+from positively.models.predictor import load_network
 from positively.research.scenes import write_scenes
 
 CPU = torch.device("cpu")
@@ -57,10 +58,10 @@ def test_an_option_that_is_added_changes_no_identity(tags, later_version):
         **{"image_size": 32, "seed": 3, "options": {"gamma": 0.3}, "lr": 0.01, "augment": "none", "epochs": 2},
         "batch_size": 8,
     }
-    after = identity(resolve(later_version(**settings), tags, CPU))
+    after = training_identity(resolve(later_version(**settings), tags, CPU))
     assert after == before
-    assert identity(resolve(later_version(**settings, plain=0.7), tags, CPU)) == {**before, "plain": 0.7}
-    assert identity(resolve(later_version(**settings, automatic=4), tags, CPU)) == {**before, "automatic": 4}
+    assert training_identity(resolve(later_version(**settings, plain=0.7), tags, CPU)) == {**before, "plain": 0.7}
+    assert training_identity(resolve(later_version(**settings, automatic=4), tags, CPU)) == {**before, "automatic": 4}
 
 
 def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, request):
@@ -68,7 +69,7 @@ def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, re
     po.fit(tags, out=str(tmp_path / "run"), stop_epoch=1, **TINY)
     grown = request.getfixturevalue("later_version")
     resumed = po.fit(tags, out=str(tmp_path / "run"), resume="auto", config=grown(), **TINY)
-    for one, other in zip(unbroken.model.parameters(), resumed.model.parameters(), strict=True):
+    for one, other in zip(load_network(unbroken).parameters(), load_network(resumed).parameters(), strict=True):
         assert torch.equal(one, other)
     with pytest.raises(RunError, match=r"other settings: plain left open \(now 0.7\)"):
         po.fit(tags, out=str(tmp_path / "run"), resume="auto", config=grown(plain=0.7), **TINY)
@@ -76,7 +77,9 @@ def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, re
 
 def test_what_is_typed_as_it_would_be_chosen_is_the_same_training(tags):
     plain = resolve(TrainConfig(**TINY), tags, CPU)
-    assert identity(resolve(TrainConfig(**TINY, lr=plain.lr, ema=plain.ema), tags, CPU)) == identity(plain)
+    assert training_identity(resolve(TrainConfig(**TINY, lr=plain.lr, ema=plain.ema), tags, CPU)) == training_identity(
+        plain
+    )
 
 
 def defaults(tags):
@@ -105,7 +108,7 @@ def recorded_differs(recorded, now, place=""):
 
 
 def test_the_schema_number_is_raised_with_what_is_chosen(tags):
-    """If this fails, a default or an automatic choice changed its meaning: raise SCHEMA in training/identity.py.
+    """If this fails, a default or an automatic choice changed its meaning: raise SCHEMA in finetune/identity.py.
 
     Then, and when something is added, record anew: ``python tests/test_identity.py``.
     """

@@ -28,10 +28,13 @@ from positively.metrics import mean_average_precision
 from positively.metrics.logits import sigmoid
 from positively.models import HEADS, Head, register_head
 from positively.options import describe_options
+from positively.probe import METHOD
 
 OURS = tuple(METHODS)
+STEPPED = tuple(name for name in OURS if name != METHOD)
+"""The methods that take steps: a probe is fitted at once, without a training."""
 STATEFUL = ("ll-cp", "prototype")
-DEPTHS = [(name, depth) for name in OURS for depth in METHODS[name].depths]
+DEPTHS = [(name, depth) for name in STEPPED for depth in METHODS[name].depths]
 
 
 class Killed(BaseException):
@@ -95,7 +98,7 @@ def test_an_untrained_network_is_far_below_what_is_learned(depth, tables, fabric
     assert np.mean(found) < shapes.UNTRAINED
 
 
-@pytest.mark.parametrize(("method", "depth"), [case for case in DEPTHS if not METHODS[case[0]].is_solver])
+@pytest.mark.parametrize(("method", "depth"), DEPTHS)
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_bit_for_bit(method, depth, tables, fabric, place):
     changes = {"epochs": 3, "checkpoint_minutes": 0.0}  # five steps an epoch, a checkpoint after each
     unbroken = make(tables, fabric, place, method, depth, **changes)
@@ -165,32 +168,11 @@ class Everything(Method):
         self.scored.copy_(torch.from_numpy(training.score()))
 
 
-class Ridge(Method):
-    """A solver: least squares on the stored features, no steps."""
-
-    is_solver = True
-    depths = ("probe",)
-
-    def solve(self, training):
-        features = torch.from_numpy(np.asarray(training.inputs)).double()
-        known = torch.from_numpy((training.table.states() == 1).astype(np.float64))
-        mean, centre = features.mean(0), known.mean(0)
-        centred = features - mean
-        weight = torch.linalg.solve(centred.T @ centred + torch.eye(features.shape[1]), centred.T @ (known - centre))
-        layer = training.trainable.head.last_layer
-        with torch.no_grad():
-            layer.weight.copy_(10 * weight.T)
-            layer.bias.copy_(10 * (centre - mean @ weight))
-        return {"residual": float((centred @ weight - known + centre).square().mean())}
-
-
 @pytest.fixture
 def registered():
     register_method("everything")(Everything)
-    register_method("ridge")(Ridge)
     yield
-    for name in ("everything", "ridge"):
-        del METHODS._entries[name]
+    del METHODS._entries["everything"]
 
 
 # Two processes
@@ -226,7 +208,7 @@ def _walk(place, environment, out):
     made.rename(out)
 
 
-@pytest.mark.parametrize("method", [*OURS, "everything", "ridge"])
+@pytest.mark.parametrize("method", [*STEPPED, "everything"])
 def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_processes, registered, tables, place):
     from walk_through_methods import CHANGES
 
@@ -235,8 +217,8 @@ def test_two_processes_learn_what_one_does_and_resume_bit_for_bit(method, two_pr
     alone.run()
     found = [load_file(two_processes / f"{method}-{kind}-0.safetensors") for kind in ("unbroken", "resumed")]
     other = load_file(two_processes / f"{method}-unbroken-1.safetensors")
-    # Coordinates of the closed form are single precision, whatever the network's is.
-    tolerance = {"atol": 1e-5, "rtol": 1e-5} if method in ("closed-form", "distill") else {"atol": 1e-8, "rtol": 0}
+    # Coordinates of the probe that teaches are single precision, whatever the network's is.
+    tolerance = {"atol": 1e-5, "rtol": 1e-5} if method == "distill" else {"atol": 1e-8, "rtol": 0}
     for name, tensor in weights(alone).items():
         torch.testing.assert_close(found[0][name], tensor, **tolerance)
         assert torch.equal(found[0][name], found[1][name]), f"{name} differs after resuming"
@@ -312,22 +294,6 @@ def test_a_method_sees_rows_streams_features_and_its_parameters_learn(registered
     assert method.offset.abs().min() > 0, "its own parameters reached the optimizer"
     np.testing.assert_allclose(method.scored, training.trainer.score(), atol=1e-6)
     assert len(set(method.draws)) == 10 and all(one != two for one, two in method.draws)
-
-
-def test_a_solver_without_steps_fits_the_contract_and_resumes(registered, tables, fabric, place):
-    store = Memory()
-    training = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None)
-    training.run()
-    assert quality(training, tables[1]) > shapes.LEARNED
-    assert "residual" in training.history[0] and len(training.history) == 1
-    again = make(tables, fabric, place, "ridge", "probe", store, epochs=None, ema=None, resume="auto")
-    again.run()
-    assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(training).items())
-    averaged = make(tables, fabric, place, "ridge", "probe", epochs=None, ema=0.9)  # there are no steps to average
-    averaged.run()
-    assert quality(averaged, tables[1]) > shapes.LEARNED
-    with pytest.raises(ConfigError, match=r"'ridge' does not work at depth 'tail'. Pass depth='probe'"):
-        make(tables, fabric, place, "ridge", "tail")
 
 
 @pytest.mark.parametrize("method", OURS)

@@ -1,7 +1,10 @@
-"""A method, a loss and a head from a file outside the package are trained, used and benched by their names."""
+"""Methods, losses, heads and embedders from a file outside the package are trained, used and benched by name."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from positively.losses import LOSSES
 from positively.models import HEADS
 from positively.registry import Registry, load_plugin
 from positively.research.scenes import CLASSES, write_scenes
+from reviewing import write_tags
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 
@@ -39,7 +43,8 @@ def test_the_page_trains_and_is_used_as_it_stands(plugin, scenes, positively, tm
     assert load_file(tmp_path / "loss" / "model.safetensors")["head.layers.0.weight"].shape[0] == 8
     photo = scenes / "test" / "00000.png"
     assert "00000.png" in positively("predict", tmp_path / "loss", photo, "--plugin", plugin).stdout
-    without = positively("predict", tmp_path / "loss", photo, check=False)
+    assert "00000.png" in positively("predict", tmp_path / "loss", photo).stdout  # by its ONNX file
+    without = positively("predict", tmp_path / "loss", photo, "--runtime", "torch", check=False)
     assert without.returncode == 2 and "There is no head 'two-layers'" in without.stderr
     assert "--plugin FILE" in without.stderr
     listed = positively("check", "--plugin", plugin, "--method", "self-training", "--head", "two-layers").stdout
@@ -99,6 +104,83 @@ def test_an_installed_package_offers_its_own_by_an_entry_point(tmp_path, monkeyp
         assert "theirs" in HEADS
     finally:
         HEADS._entries.pop("theirs", None)
+
+
+@pytest.fixture(scope="module")
+def embedder_code():
+    return next(code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "register_embedder" in code)
+
+
+@pytest.fixture
+def without_torch(tmp_path):
+    """A folder that makes the import of torch an error in every process that has it on its path."""
+    folder = tmp_path / "without-torch"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    return folder
+
+
+@pytest.mark.parametrize("source", ["plugin", "entry point"])
+def test_an_embedder_trains_and_predicts_without_torch(
+    source, embedder_code, without_torch, place, tables, environment, tmp_path
+):
+    write_tags(tmp_path, place, tables[0])
+    (without_torch / "colours.py").write_text(embedder_code)
+    more = ["--plugin", without_torch / "colours.py"] if source == "plugin" else []
+    if source == "entry point":
+        info = without_torch / "colours-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1\n")
+        (info / "entry_points.txt").write_text("[positively.plugins]\ncolours = colours\n")
+    path = os.pathsep.join([str(without_torch), environment.get("PYTHONPATH", "")])
+    run = tmp_path / "run"
+
+    def positively(*words, check=True):
+        command = [sys.executable, "-m", "positively", *map(str, words)]
+        done = subprocess.run(command, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    positively("train", tmp_path / "tags.csv", "--images", place, "--backbone", "colour-grid", *more, "--out", run)
+    photos = [path for path, row in zip(tables[1].paths, tables[1].states(), strict=True) if row[0] == 1][:20]
+    found = positively("predict", run, *photos, "--top", 1, *more).stdout
+    assert sum("red" in line for line in found.splitlines()) > 10
+    if more:
+        without = positively("predict", run, photos[0], check=False)
+        assert without.returncode == 2 and "colour-grid" in without.stderr and "--plugin FILE" in without.stderr
+    refused = positively("train", tmp_path / "tags.csv", "--images", place, "--depth", "tail", check=False)
+    assert refused.returncode == 2 and "pip install 'positively[torch]'" in refused.stderr
+
+
+NEEDING_TORCH = """
+import sys
+import positively as po
+from positively.cli import main
+from positively.errors import ConfigError
+from positively.registry import HEADS, LOSSES, METHODS, TORCH
+
+asked = [lambda name=name, of=registry: of[name] for registry in (HEADS, LOSSES, METHODS, TORCH) for name in registry]
+asked += [lambda name=name: getattr(po, name) for name in ("losses", "models", "register_loss", "register_method")]
+for ask in asked:
+    try:
+        ask()
+    except ConfigError as error:
+        assert "pip install 'positively[torch]'" in error.message
+    else:
+        raise AssertionError
+for words in (["--method", "auto"], ["--head", "kernel"], ["--method", "closed-form"]):
+    assert main(["check", *words]) == 0
+for words in (["check", "--method", "pu-mlc"], ["check", "--head", "cadm"], ["bench", "--data", "."]):
+    assert main(words) == 2
+"""
+
+
+def test_without_torch_whatever_needs_it_names_the_pip_command(without_torch, environment, tmp_path):
+    path = os.pathsep.join([str(without_torch), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", NEEDING_TORCH]
+    done = subprocess.run(command, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("pip install 'positively[torch]'") == 3 and "Traceback" not in done.stderr
 
 
 def test_a_registry_lists_what_it_has():

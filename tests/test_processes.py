@@ -109,6 +109,27 @@ def test_training_on_two_processes_equals_training_on_one(scenes, positively, en
     assert biases.max() > 1e-4  # steps were taken: the biases start at zero
 
 
+def test_a_probe_is_fitted_by_one_process_while_the_others_wait(place, tables, environment, positively, tmp_path):
+    names = ["image", "tags"]
+    rows = [
+        (image, ";".join(tables[0].classes[c] for c in (row == 1).nonzero()[0]))
+        for image, row in zip(tables[0].images, tables[0].states(), strict=True)
+    ]
+    with (tmp_path / "tags.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([names, *rows])
+    settings = {"backbone": "positively_tiny", "weights": place / "tiny.safetensors", "image_size": 24}
+    words = ["train", tmp_path / "tags.csv", "--images", place, "--method", "closed-form", *options(settings)]
+    positively(*words, "--out", tmp_path / "one")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [*launcher, "-m", "positively", *map(str, words), "--out", str(tmp_path / "two")]
+    done = subprocess.run(torchrun, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("The run is in") == 1
+    one, two = (load_file(tmp_path / name / "probe.safetensors") for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor)
+
+
 def test_two_processes_whose_clocks_differ_save_together_and_do_not_hang(scenes, positively, tmp_path):
     """Each looked at its own clock, and saving waits for the other: they hung."""
     plugin = tmp_path / "clock.py"

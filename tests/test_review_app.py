@@ -21,6 +21,7 @@ from PIL import Image
 from positively.cli import main
 from positively.errors import ConfigError, FileError
 from positively.labels import LabelTable
+from positively.probe.configured import embed_table
 from positively.review import views
 from positively.review.exporting import default_export
 from positively.review.guard import RUN
@@ -30,8 +31,9 @@ from positively.review.serving import in_browser, listen
 from positively.review.session import ReviewSession
 from positively.review.store import DecisionStore, default_place
 from positively.tables.options import ReadOptions
+from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
-from reviewing import Opened, truth_of, words, write_tags
+from reviewing import Opened, config, truth_of, words, write_tags
 
 
 @pytest.fixture
@@ -702,10 +704,8 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
     table, notes = open_reviewable(folder, ReadOptions())
     assert len(table) == 60 and table.classes == () and "broken.jpg" in " ".join(notes)
     assert default_place(folder) == tmp_path / "photos.review.sqlite"
-    from positively.finetune.frozen import frozen_features
-    from reviewing import config
-
-    table, features = frozen_features(table, config(place))
+    table = with_hashes(table)
+    features = embed_table(table, config(place)).X
     opened = Opened(folder, place, features, table)
     client = opened.client()
     status = client.get("/api/status").json()

@@ -30,7 +30,7 @@ def embeddings(table: po.LabelTable) -> npt.NDArray[np.float32]:
     """N×D embeddings of a table's pictures, with default options."""
     if hasattr(po, "embed"):
         return np.asarray(po.embed(table).X)
-    features = find("positively.finetune.frozen:frozen_features", "positively.training.frozen:frozen_features")
+    features = find("positively.training.frozen:frozen_features")
     config = find("positively.config:TrainConfig", "positively.training.config:TrainConfig")
     return np.asarray(features(table, config())[1][:])
 

@@ -27,8 +27,7 @@ from benchmarks.study.variants import AN, BCE, Variant
 from positively.files import write_with
 from positively.labels import POSITIVE, UNKNOWN, States
 from positively.randomness import random_stream
-from positively.review.model import ReviewModel
-from positively.review.query import MIXED
+from positively.review import MIXED, ReviewModel
 
 SHARES = (0.25, 0.5, 1.0)
 START, BATCH = 1 / 15, 1 / 30

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.finetune.extract import extract, feature_key
-from positively.images.transforms import ImageTransform
+from positively.images import ImageTransform
 from positively.labels import States
 from positively.models import Classifier, Depth, create_classifier
 from positively.randomness import random_stream
 from positively.research.bench.datasets import read_dataset
-from positively.tables.options import ReadOptions
+from positively.tables import ReadOptions
 
 IMAGE_SIZE = 224
 BACKBONE = "tf_efficientnet_lite0"

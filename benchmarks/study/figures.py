@@ -16,7 +16,7 @@ from benchmarks.study.parts import ROWS, SWEEPS
 from benchmarks.study.reading import Found
 from benchmarks.study.settings import AT_SIZES, OTHERS, UNIFORM, Setting
 from benchmarks.study.sweep import agreement
-from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, save_figure, styled
+from positively.report import COLORS, MARKERS, PALE, add_legend, new_figure, save_figure, styled
 from positively.research.bench.results import Spread, spread
 
 Points = list[tuple[float, Spread | None]]

@@ -14,7 +14,7 @@ from benchmarks.study.settings import AT_SIZES, BIASED, UNIFORM, Setting
 from benchmarks.study.sweep import agreement
 from benchmarks.study.variants import Variant
 from positively.files import safe_name, write_text
-from positively.report.tables import Table
+from positively.report import Table
 from positively.research.bench.claims import CONFIDENCE, Verdict
 from positively.research.bench.results import Result, Spread, spread
 from positively.research.bench.tables import NOTHING, SPREAD_NOTE, show

@@ -25,14 +25,19 @@ from benchmarks.study.problem import Problem
 from benchmarks.study.variants import Variant
 from positively.calibration import calibrate, log_ranks
 from positively.config import TrainConfig
-from positively.finetune.auto import resolve
-from positively.finetune.holdout import split_rows
-from positively.finetune.loading import FeatureDataset
-from positively.finetune.loop import Trainer
-from positively.finetune.methods import Method, StepContext, TrainingContext
+from positively.finetune import (
+    FeatureDataset,
+    Method,
+    StepContext,
+    Trainer,
+    TrainingContext,
+    launch,
+    preserved_random_state,
+    resolve,
+    split_rows,
+)
 from positively.finetune.methods.distill import Distill, DistillOptions
 from positively.finetune.methods.pu_mlc import PUMLCMethod
-from positively.finetune.runtime import launch, preserved_random_state
 from positively.labels import POSITIVE, UNKNOWN, LabelTable, States
 from positively.losses import adaptive_temperature, mixup_consistency, mixup_targets
 from positively.losses.statistics import batch_log_mean_exp

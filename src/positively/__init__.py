@@ -11,7 +11,6 @@ Names are imported when they are first used, so that ``import positively`` and `
 scikit-learn is imported by ``PUClassifier`` alone.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -20,6 +19,7 @@ _HOMES = {
     **dict.fromkeys(("Embeddings", "Run", "embed", "find_missing", "fit", "read", "write_report"), "api"),
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
     "PUClassifier": "probe.estimator",
+    "register_embedder": "embedding",
     "register_head": "models",
     "register_loss": "losses",
     "register_method": "finetune.methods",
@@ -51,6 +51,7 @@ __all__ = [
     "models",
     "probe",
     "read",
+    "register_embedder",
     "register_head",
     "register_loss",
     "register_method",
@@ -61,6 +62,7 @@ __all__ = [
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe
     from positively.api import Embeddings, Run, embed, find_missing, fit, read, write_report
+    from positively.embedding import register_embedder
     from positively.finetune.methods import register_method
     from positively.labels import LabelState, LabelTable
     from positively.losses import register_loss
@@ -70,10 +72,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"positively.{_HOMES[name]}"), name)
-    if name in _ROOMS:
-        return import_module(f"positively.{name}")
+    if name in _HOMES or name in _ROOMS:
+        from positively.registry import import_room
+
+        return getattr(import_room(_HOMES[name]), name) if name in _HOMES else import_room(name)
     raise AttributeError(f"module 'positively' has no attribute '{name}'")
 
 

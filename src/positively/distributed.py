@@ -86,12 +86,12 @@ def gather(value: Any) -> list[Any]:
     return values
 
 
-def agree(work: Callable[[], Result], alone: bool = False) -> Result:
+def agree(work: Callable[[], Result]) -> Result:
     """Do a piece of work on every process; if it fails on one of them, all raise.
 
-    The one that failed raises its own error, the others a :class:`RunError` that repeats it. ``alone`` asks nobody.
+    The one that failed raises its own error, the others a :class:`RunError` that repeats it.
     """
-    if alone or not is_distributed():
+    if not is_distributed():
         return work()
     failure: BaseException | None = None
     try:

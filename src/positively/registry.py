@@ -1,7 +1,8 @@
 """Names → classes, ours and those of a user's own code: every place where something can be plugged in.
 
-Our own are listed here with the module they are in, which is imported when the entry is asked for: so the core
-knows all names without importing torch.
+Our own are listed here with the module they are in, which is imported when the entry is asked for: the core knows all
+names without importing torch. ``TABLES`` and ``EMBEDDERS`` need none. Every entry of ``LOSSES``, ``METHODS``, ``HEADS``
+and ``TORCH`` needs the extra ``[torch]``; without it, asking for one is a :class:`ConfigError` with the pip command.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ T = TypeVar("T")
 _GROUP = "positively.plugins"
 
 
-def import_wing(module: str) -> Any:
-    """A module of ours that may need more than the core; what is not installed is said in a sentence."""
+def import_room(module: str) -> Any:
+    """A module of ours that may need an extra; what is not installed is an error with the pip command."""
     try:
         return import_module(f"positively.{module}")
     except ImportError as error:
@@ -79,7 +80,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ConfigError(f"There is no {self.kind} '{name}'; there are {', '.join(self)}.{hint}")
         if name not in self._entries:
             module, _, attribute = self._homes[name].partition(":")
-            self._entries[name] = getattr(import_wing(module), attribute)
+            self._entries[name] = getattr(import_room(module), attribute)
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
@@ -101,7 +102,7 @@ class MethodRegistry(Registry[T]):
 
     def __getitem__(self, name: str) -> T:
         if name in LOSSES and not super().__contains__(name):
-            made: T = import_wing("finetune.methods.loss_method").method_of_loss(name)
+            made: T = import_room("finetune.methods.loss_method").method_of_loss(name)
             return made
         return super().__getitem__(name)
 

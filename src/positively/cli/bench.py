@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     """Read, train what is missing, write the report."""
     values, recipe = parser().parse_recipe(arguments)
     from positively.errors import ConfigError, option
-    from positively.finetune.auto import check_config
+    from positively.finetune.auto import check_wing_config
     from positively.finetune.runtime import launch
     from positively.logs import logger
     from positively.models import check_word_vectors, find_backbone
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
     config = replace(take(TrainConfig, values), out=None, devices=1)
-    check_config(config)
+    check_wing_config(config)
     if config.backbone != "auto":
         find_backbone(config.backbone)
     fabric = launch(config)

@@ -4,10 +4,10 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from positively.finetune.methods import METHODS
-from positively.models import head_options
 from positively.options import describe_options
-from positively.registry import load_plugin
+from positively.probe import METHOD, ProbeOptions
+from positively.probe.configured import KernelOptions
+from positively.registry import METHODS, load_plugin
 
 
 def list_method(name: str, plugin: str | None) -> None:
@@ -19,7 +19,10 @@ def list_method(name: str, plugin: str | None) -> None:
             "auto is closed-form where the backbone is frozen, distill where a pretrained one learns, pu-mlc where one "
             "begins at random; then the closed form on what was learned, if tags held out rank higher by it."
         )
-        name = "closed-form"
+        name = METHOD
+    if name == METHOD:  # which needs no torch
+        _list(f"method {name}", "--options", ProbeOptions)
+        return
     _list(f"method {name}", "--options", METHODS[name].Options)
     for depth in METHODS[name].depths:
         chosen = ", ".join(f"{option} {value}" for option, value in METHODS[name].defaults(depth, {}).items())
@@ -31,6 +34,11 @@ def list_head(name: str, plugin: str | None) -> None:
     """Print the options of a head."""
     if plugin:
         load_plugin(plugin)
+    if name == "kernel":
+        _list(f"head {name}", "--head-options", KernelOptions)
+        return
+    from positively.models import head_options
+
     _list(f"head {name}", "--head-options", head_options(name))
 
 

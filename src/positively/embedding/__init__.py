@@ -7,6 +7,7 @@ from positively.embedding.backbones import (
     find_embedder,
     preprocessing_metadata,
     preprocessing_of,
+    register_embedder,
 )
 from positively.embedding.base import Embedder, Embeddings, Pooling, Preprocessing
 from positively.embedding.cache import FeatureStore, default_store
@@ -32,5 +33,6 @@ __all__ = [
     "preprocessing_of",
     "read_embeddings",
     "read_named",
+    "register_embedder",
     "write_embeddings",
 ]

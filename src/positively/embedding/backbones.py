@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -72,6 +73,11 @@ class Network:
 
     path: Path
     preprocessing: Preprocessing
+
+
+def register_embedder(name: str) -> Callable[[type[Embedder]], type[Embedder]]:
+    """Decorator for an embedder of your own, a class that is made without arguments; its name is a backbone's."""
+    return EMBEDDERS.register(name)
 
 
 def check_backbone(name: str, weights: str = "pretrained") -> None:
@@ -191,7 +197,7 @@ def preprocessing_of(path: Path) -> Preprocessing:
     height = session.get_inputs()[0].shape[2] if len(session.get_inputs()[0].shape) == 4 else None
     found = Preprocessing(height if isinstance(height, int) else 224)
     beside = path.parent / "preprocessor_config.json"
-    return _as_transformers_say(beside, found) if beside.is_file() else found
+    return _preprocessing_of_transformers(beside, found) if beside.is_file() else found
 
 
 def preprocessing_metadata(preprocessing: Preprocessing) -> dict[str, str]:
@@ -199,7 +205,7 @@ def preprocessing_metadata(preprocessing: Preprocessing) -> dict[str, str]:
     return {_PREPROCESSING: json.dumps(asdict(preprocessing))}
 
 
-def _as_transformers_say(path: Path, default: Preprocessing) -> Preprocessing:
+def _preprocessing_of_transformers(path: Path, default: Preprocessing) -> Preprocessing:
     """The preprocessing in a ``preprocessor_config.json`` of transformers."""
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

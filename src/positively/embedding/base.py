@@ -18,7 +18,11 @@ Vector = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Images → embeddings. Anything with these two members can be passed to :func:`positively.embed`."""
+    """Images → embeddings. Anything with these two members can be passed to :func:`positively.embed`.
+
+    One that also has ``export(path)``, which writes an ONNX file and returns a :class:`BackboneEmbedder` of it, gives
+    runs that carry their network with them.
+    """
 
     key: str
     """Changes whenever the numbers would: weights, pooling, image size, preprocessing. Stored embeddings go by it."""

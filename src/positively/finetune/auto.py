@@ -3,20 +3,19 @@
 import math
 import os
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from positively.config import TrainConfig
 from positively.errors import ConfigError, option
 from positively.finetune.methods import METHODS, Method, create_method, resolve_options
 from positively.finetune.runtime import precision_for
-from positively.finetune.solving import FEWEST_JUDGES
-from positively.labels import POSITIVE, LabelTable
+from positively.labels import LabelTable
 from positively.models import HEADS, Depth, Head, Start, check_weights, find_backbone, head_options
-from positively.options import check_options, check_value, kinds_of
+from positively.options import check_options, kinds_of
+from positively.probe import METHOD
+from positively.probe.configured import check_config, is_probe, learns_deeper, may_go_deeper
 
 T = TypeVar("T")
 
@@ -27,10 +26,9 @@ _FEWEST_PROBE_STEPS = 200
 _RATE = {"probe": 1e-3, "tail": 3e-4, "finetune": 1e-4}
 
 
-def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
+def check_wing_config(config: TrainConfig, own_backbone: bool = False) -> None:
     """Refuse values that cannot work, and names nobody knows: before any image is decoded."""
-    for name, kind in kinds_of(TrainConfig).items():
-        check_value(option(name), getattr(config, name), kind)
+    check_config(config)
     method = pick_method(config, own_backbone)
     create_method(method, **config.options)
     head = _pick(config.head, METHODS[method].head or "linear")
@@ -46,51 +44,29 @@ def check_config(config: TrainConfig, own_backbone: bool = False) -> None:
             f"Depth 'probe' trains the head alone; {option('learn_stages', config.learn_stages)} needs "
             f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
         )
-    if config.features is not None and Path(config.features).is_file():
-        raise ConfigError(f"{option('features', config.features)}: there is a file of that name. Name a folder.")
     if config.depth in ("probe", "tail") and config.augment not in ("auto", "none"):
         raise ConfigError(
             f"Depth '{config.depth}' stores features of images as they are; {option('augment', config.augment)} needs "
             f"{option('depth', 'finetune')}."
         )
-
-
-def check_wing_config(config: TrainConfig) -> None:
-    """As :func:`check_config`, and the name of the backbone too."""
-    check_config(config)
-    if config.backbone != "auto":
+    is_timm = not own_backbone and method != METHOD  # a probe takes any embedder
+    if is_timm and config.backbone != "auto":
         find_backbone(config.backbone)
 
 
 def pick_method(config: TrainConfig, own_backbone: bool = False, goes_deeper: bool = False) -> str:
     """The method that 'auto' is.
 
-    The closed form where features of a frozen backbone are learned from; where more than a head learns, what the closed
-    form teaches it, or PU-MLC if the backbone knows nothing yet that could be solved on.
+    The probe on a frozen backbone. Where more than a head learns: 'distill', which the probe teaches, or PU-MLC where
+    the backbone has no pretrained weights and a probe would learn nothing.
     """
     if config.method != "auto":
         return config.method
     if config.weights == "none" or own_backbone:
         return "pu-mlc"
-    if config.depth in ("tail", "finetune") or config.lgconv or config.learn_stages or goes_deeper:
+    if goes_deeper or learns_deeper(config):
         return "distill"
-    return "closed-form" if config.head in ("auto", "kernel") else "pu-mlc"
-
-
-def goes_deeper(config: TrainConfig, table: LabelTable, device: torch.device) -> bool:
-    """Whether 'auto' lets the network learn without being told to: on a GPU, if what it learns can be judged.
-
-    That takes known tags of images held out. Whoever asks for something of the method, the head or the training's end
-    gets what these options were made for: the closed form.
-    """
-    is_open = config.method == config.depth == config.head == "auto"
-    if not is_open or config.options or config.head_options or config.refit or device.type != "cuda":
-        return False
-    is_val = [split == "val" for split in table.splits or ()]
-    judges = (
-        table.select(np.flatnonzero(is_val)).total(POSITIVE) if any(is_val) else config.holdout * table.total(POSITIVE)
-    )
-    return config.known_ratio * judges >= FEWEST_JUDGES
+    return METHOD if is_probe(config) else "pu-mlc"
 
 
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
@@ -102,21 +78,20 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
         device: What it is trained on.
         own_backbone: Whether the backbone is a module from Python, of which nobody knows whether it was ever trained.
     """
-    check_config(config, own_backbone)
-    if not own_backbone and config.backbone != "auto":
-        find_backbone(config.backbone)
+    check_wing_config(config, own_backbone)
     on_gpu = device.type != "cpu"
-    method_name = pick_method(config, own_backbone, goes_deeper(config, table, device))
+    goes_deeper = device.type == "cuda" and may_go_deeper(config, table)
+    method_name = pick_method(config, own_backbone, goes_deeper)
     method = METHODS[method_name]
     was_open = config.method == "auto"
-    config = replace(config, method=method_name)
+    config = _without_steps(replace(config, method=method_name))
     depth = _depth(config, method, on_gpu, own_backbone)
     if depth != "finetune" and config.weights == "none" and not own_backbone:
         raise ConfigError(
             f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with {option('weights', 'none')} it "
             f"would be random. Pass {option('depth', 'finetune')}, or pretrained weights."
         )
-    check_config(replace(config, depth=depth), own_backbone)  # now that the depth is known
+    check_wing_config(replace(config, depth=depth), own_backbone)  # now that the depth is known
     if own_backbone and config.refit and depth != "probe":
         raise ConfigError(
             "A backbone of your own is trained as it is, and a refit would begin with weights that have learned. Leave "
@@ -138,8 +113,8 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
         precision=_pick(config.precision, precision_for(device.type)),
         workers=_default(config.workers, _workers(on_gpu, len(table))),
         batch_size=_default(config.batch_size, batch_size),
-        epochs=1 if method.is_solver else _default(config.epochs, method.learning(depth).get("epochs", epochs)),
-        solve_head=solve_head and not method.is_solver,
+        epochs=_default(config.epochs, method.learning(depth).get("epochs", epochs)),
+        solve_head=solve_head,
         refit=False if config.refit is None and (own_val or solve_head) else config.refit,
     )
     return _fill(chosen, method, depth)
@@ -157,7 +132,21 @@ def resolve_defaults(config: TrainConfig) -> TrainConfig:
         batch_size=config.batch_size,
         epochs=config.epochs,
     )
-    return _fill(plain, METHODS[config.method], _resolved_depth(config))
+    return _fill(_without_steps(plain), METHODS[config.method], _resolved_depth(config))
+
+
+def _without_steps(config: TrainConfig) -> TrainConfig:
+    """What stands for the options of steps in the settings of a probe; stored bench cells are found by it."""
+    if config.method != METHOD:
+        return config
+    return replace(
+        config,
+        epochs=1,
+        ema=_default(config.ema, 0.0),
+        solve_head=False,
+        restore_best=_default(config.restore_best, bool(config.patience)),
+        refit=_default(config.refit, False),
+    )
 
 
 def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfig:
@@ -165,14 +154,14 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
     head = _pick(config.head, method.head or "linear")
     if method.head is not None and head != method.head:
         raise ConfigError(f"Method '{config.method}' brings its own head, '{method.head}', and takes no '{head}'.")
-    if HEADS[head].is_solved and not method.is_solver:
+    if HEADS[head].is_solved and config.method != METHOD:
         raise ConfigError(
             f"Head '{head}' is solved for, and method '{config.method}' takes steps. Pass {option('method', 'auto')}, "
             f"or {option('head', 'linear')}."
         )
     random_weights = config.weights == "none"
     is_plain = head == "linear" and not config.head_options.get("normalize") and not random_weights
-    if config.start == "solved" and not is_plain and not method.is_solver:
+    if config.start == "solved" and not is_plain and config.method != METHOD:
         raise ConfigError(
             f"{option('start', 'solved')} sets a plain linear head on a pretrained network. Pass "
             f"{option('head', 'linear')} and pretrained weights, or {option('start', 'default')}."
@@ -192,12 +181,12 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
         start=_pick(config.start, method.start or default_start(depth, head)),
         lr=_default(config.lr, 1e-3 if random_weights else learning.get("lr", _RATE[depth])),
-        ema=_default(config.ema, 0.9997 if depth == "finetune" and not method.is_solver else 0.0),
+        ema=_default(config.ema, 0.9997 if depth == "finetune" else 0.0),
         augment=_pick(config.augment, "crop" if depth == "finetune" else "none"),
         solve_head=_default(config.solve_head, False),
         patience=patience,
-        restore_best=_default(config.restore_best, patience > 0 or (depth == "probe" and not method.is_solver)),
-        refit=_default(config.refit, depth == "probe" and not method.is_solver),
+        restore_best=_default(config.restore_best, patience > 0 or depth == "probe"),
+        refit=_default(config.refit, depth == "probe"),
     )
 
 
@@ -248,38 +237,25 @@ def possible_starts(head: str) -> tuple[Start, ...]:
     return ("default",) if HEADS[head].last_layer is Head.last_layer else ("default", "prior")
 
 
-_STEP_OPTIONS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "patience", "refit")
-_OF_STEPS = {*_STEP_OPTIONS, "start", "augment", "freeze_batchnorm", "solve_head"}
-
-
 _REASONS = {
-    "closed-form": "Features of the frozen backbone are stored, so that every class is solved for at once, without "
-    "steps and without holding images out.",
-    "distill": "The closed form is solved first, on the network as it is, and teaches it; what the network learns is "
-    "kept if tags of images held out then rank higher (with a head other than a plain linear one, always).",
-    "pu-mlc": "There is nothing yet to solve on, so that the paper's method is taken, step by step.",
+    "distill": "A probe is fitted first, on the network as it is, and teaches it; what the network learns is kept if "
+    "tags of images held out then rank higher (with a head other than a plain linear one, always).",
+    "pu-mlc": "The backbone has no pretrained weights for a probe, so the paper's method is used.",
 }
-
-
-_STEPPED = "Head '{head}' takes steps, so that the paper's method is taken."
+_STEPPED = "Head '{head}' is trained in steps, so the paper's method is used."
 
 
 def choices(before: TrainConfig, after: TrainConfig) -> str:
-    """What was chosen, and why this method: ``depth probe, backbone …``; of a method that solves, nothing of steps."""
-    solves = METHODS[after.method].is_solver
+    """What was chosen, and why this method: ``depth tail, backbone …``."""
     listed = []
     for entry in fields(before):
         chosen = getattr(after, entry.name)
-        is_news = getattr(before, entry.name) != chosen and chosen is not False
-        if is_news and not (solves and entry.name in _OF_STEPS):
+        if getattr(before, entry.name) != chosen and chosen is not False:
             listed.append(f"{entry.name} {chosen:g}" if isinstance(chosen, float) else f"{entry.name} {chosen}")
     reason = ""
     if before.method == "auto":
         is_stepped = after.method == "pu-mlc" and after.depth == "probe"
         reason = f" {_STEPPED.format(head=after.head) if is_stepped else _REASONS[after.method]}"
-    idle = [name for name in _STEP_OPTIONS if solves and getattr(before, name) is not None]
-    if idle:
-        reason += f" A method that solves takes no steps: {', '.join(map(option, idle))} change nothing."
     return f"Chosen: {', '.join(listed)}.{reason}"
 
 

@@ -18,7 +18,7 @@ from positively.config import TrainConfig
 from positively.errors import ConfigError, option
 from positively.files import write_with
 from positively.finetune.auto import choices, resolve
-from positively.finetune.identity import identity
+from positively.finetune.identity import training_identity
 from positively.finetune.networks import Networks
 from positively.finetune.runtime import launch, preserved_random_state
 from positively.finetune.training import Training
@@ -97,7 +97,7 @@ def cross_fit(
         f"{folds - 1} times as long as one training on all of them.{stored}"
     )
     scores = np.empty((len(table), len(table.classes)), dtype=np.float32)
-    known_by = repr((table.digest(), identity(config), units.tobytes()))
+    known_by = repr((table.digest(), training_identity(config), units.tobytes()))
     code = hashlib.blake2b(known_by.encode(), digest_size=6).hexdigest()
     for fold in range(folds):
         held = np.flatnonzero(fold_of == fold)

@@ -55,7 +55,6 @@ def extract(
     batch_size: int = 32,
     runtime: Runtime = "auto",
     progress: Callable[[int, int], None] | None = None,
-    all_processes: bool = True,
 ) -> FeatureRows:
     """What the classifier never changes of the table's images (its ``features``), one row each, in the table's order.
 
@@ -71,17 +70,16 @@ def extract(
         batch_size: Images in one forward pass.
         runtime: What runs the network; 'auto' is ONNX Runtime where that is quicker.
         progress: Called with how many images this process has done, and how many it has to do.
-        all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
     """
-    alone = not (all_processes and distributed.is_distributed())
-    features = FeatureStore((store or default_store()) / agree(partial(feature_key, classifier, transform), alone))
-    hashes = agree(partial(image_hashes, table), alone)
+    features = FeatureStore((store or default_store()) / agree(partial(feature_key, classifier, transform)))
+    hashes = agree(partial(image_hashes, table))
     first_rows = {code: row for row, code in reversed(list(enumerate(hashes)))}
     for is_shared in (True, False):  # the second time for what a disk that is slow to tell still hides
-        missing = agree(partial(features.missing, hashes), alone)
-        if not (missing if alone else any(distributed.any_process(bool(missing)))):
+        missing = agree(partial(features.missing, hashes))
+        if not any(distributed.any_process(bool(missing))):
             break
-        sharers = [distributed.rank()] if alone or not is_shared else processes_at(features.folder)
+        is_shared &= distributed.is_distributed()
+        sharers = processes_at(features.folder) if is_shared else [distributed.rank()]
         # Each takes every n-th image of the whole table, then drops what is there: what others add while this one
         # looks must not move the shares.
         share = sorted(first_rows.values())[sharers.index(distributed.rank()) :: len(sharers)]
@@ -93,9 +91,9 @@ def extract(
         # Which runtime it is depends on the whole table, not on what is still to be done.
         network = partial(_run_features, classifier, len(table), runtime, features.folder)
         with closing(_compute(network, samples, order, workers, codes, features, len(missing), progress)) as compute:
-            for _ in range(rounds if alone else distributed.largest(rounds)):
-                agree(partial(next, compute, None), alone)
-    return agree(partial(features.get, hashes), alone)
+            for _ in range(distributed.largest(rounds)):
+                agree(partial(next, compute, None))
+    return agree(partial(features.get, hashes))
 
 
 def _batches_a_round(batch_size: int) -> int:
@@ -111,20 +109,6 @@ class _Features(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier.features(images)
-
-
-def frozen_network(
-    classifier: Classifier, transform: ImageTransform, images: int, *, runtime: Runtime = "auto"
-) -> Callable[[Tensor], Tensor]:
-    """Bytes B×3×size×size → what :func:`extract` stores of them, on the CPU, for whoever does not store it.
-
-    Args:
-        classifier: The network.
-        transform: How images are resized.
-        images: How many there will be in all.
-        runtime: What runs the network.
-    """
-    return _run_features(classifier, images, runtime, default_store() / feature_key(classifier, transform))
 
 
 def _run_features(classifier: Classifier, images: int, runtime: Runtime, folder: Path) -> Callable[[Tensor], Tensor]:

@@ -25,7 +25,7 @@ NOT_PART_OF_THE_RESULT = frozenset(
 """Options that may differ when a run is resumed."""
 
 
-def identity(config: TrainConfig) -> dict[str, Any]:
+def training_identity(config: TrainConfig) -> dict[str, Any]:
     """Everything that shapes the outcome of a resolved configuration and differs from what it would be if left open."""
     baseline = resolve_defaults(config)
     named: dict[str, Any] = {"schema": SCHEMA}

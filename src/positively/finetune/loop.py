@@ -21,7 +21,7 @@ from positively.distributed import agree, any_process, broadcast
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, RunError, option
 from positively.finetune.embedding import Embedding, Pool, as_weights
 from positively.finetune.holdout import CRITERION, criteria, has_stalled
-from positively.finetune.identity import identity
+from positively.finetune.identity import training_identity
 from positively.finetune.loading import (
     Batch,
     FeatureDataset,
@@ -31,11 +31,11 @@ from positively.finetune.loading import (
     make_loader,
 )
 from positively.finetune.methods import Method, StepContext
-from positively.finetune.methods.closed_form import start_solved
 from positively.finetune.optimizer import make_optimizer, make_schedule
 from positively.finetune.progress import TrainingProgress, describe
 from positively.finetune.runtime import Interruption, double_outputs, seed_torch, synchronize_batchnorm
 from positively.finetune.scoring import Logits, score
+from positively.finetune.teacher import start_solved
 from positively.logs import logger
 from positively.models import Trainable
 from positively.models.heads import Pooling, pool_positions
@@ -128,14 +128,14 @@ class Trainer:
         method.setup(self)
         if fabric.world_size > 1:
             synchronize_batchnorm(trainable, fabric.device, can_freeze=config.depth != "probe")
-        self.steps = 1 if method.is_solver else len(self.sampler)
+        self.steps = len(self.sampler)
         self.stop = min(config.stop_epoch or self.epochs, self.epochs)
         module = TrainingModule(trainable, method)
         optimizer = make_optimizer(module, config)
         self.schedule = make_schedule(optimizer, config, self.epochs * self.steps)
         self.module, self.optimizer = fabric.setup(module, optimizer)
         # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
-        if config.ema and not method.is_solver:
+        if config.ema:
             self.ema = ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
         self.sums: dict[str, Tensor] = {}
         self.history: list[dict[str, float]] = []
@@ -206,19 +206,12 @@ class Trainer:
     def run(self) -> None:
         """Train to the end; the network then holds the weights of the best epoch, or the last, averaged if they are."""
         self.module.train()
-        if self.method.is_solver:  # what it found beside the weights is not in a checkpoint: it solves again
-            self.epoch, self.history = 0, []
         done = self.epoch * self.steps + self.step
         shown = self.verbose and self.fabric.is_global_zero
         progress = TrainingProgress(self.stop * self.steps, done, shown)
-        steps = not self.method.is_solver
-        with Interruption(steps) as interruption, progress, double_outputs(self.config.precision == "64-true"):
+        with Interruption() as interruption, progress, double_outputs(self.config.precision == "64-true"):
             while self.epoch < self.stop:
-                if self.method.is_solver:
-                    found = self.method.solve(self)
-                    self.sums = {name: torch.tensor(value) for name, value in found.items()}
-                else:
-                    self._run_epoch(interruption, progress)
+                self._run_epoch(interruption, progress)
                 self._close_epoch(progress)
         self.trainable.load_state_dict(self._result() if self.best is None else self.best["weights"])
 
@@ -298,8 +291,7 @@ class Trainer:
         if self.verbose and (self.epoch == self.stop or progress.is_epoch_due()):
             found = describe({**means, **judged})
             pace = f"{progress.images_per_second:.0f} img/s"
-            is_solved = self.method.is_solver
-            logger.info(f"solved: {found}" if is_solved else f"epoch {self.epoch}/{self.stop}: {found}  {pace}")
+            logger.info(f"epoch {self.epoch}/{self.stop}: {found}  {pace}")
 
     def _remember(self, criterion: float) -> None:
         """Hold on to the weights of the epoch that just ended if none before was better on the images held out."""
@@ -350,7 +342,7 @@ class Trainer:
         }
 
     def _identity(self) -> dict[str, Any]:
-        return {**identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
+        return {**training_identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
 
     def save(self) -> None:
         """Write the checkpoint, on the first process."""

@@ -112,6 +112,12 @@ class Networks:
             return ImageDataset(table, transform, config.seed)
         return FeatureDataset(table, self._stored(classifier, config, source or table, transform), places)
 
+    def embeddings(self, config: TrainConfig, table: LabelTable) -> FeatureRows:
+        """What a head sees of a table's images where the backbone is frozen, in the table's order."""
+        dataset = self.dataset(self.classifier(config, table), config, table)
+        assert isinstance(dataset, FeatureDataset)
+        return dataset.inputs()
+
     def _stored(
         self, classifier: Classifier, config: TrainConfig, table: LabelTable, transform: ImageTransform
     ) -> FeatureRows:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from positively.config import TrainConfig
@@ -23,9 +24,12 @@ from positively.finetune.runtime import launch, preserved_random_state
 from positively.finetune.training import Training
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import is_first_process, logger
+from positively.models.embedder import NetworkEmbedder
 from positively.models.exporting import write_run_network
 from positively.models.saving import save_model
-from positively.registry import METHODS, load_plugin
+from positively.probe import METHOD
+from positively.probe.configured import kernel_options
+from positively.registry import load_plugin
 from positively.runs.folder import RunFolder
 from positively.runs.outcome import describe_outcome
 from positively.runs.run import Run
@@ -58,10 +62,13 @@ def train(
         load_plugin(config.plugin)
     fabric = fabric or launch(config)
     asked, config = config, resolve(config, table, fabric.device, own_backbone=backbone is not None)
-    if METHODS[config.method].is_solver and backbone is None:
-        # One process fits a probe; the others wait for its run.
-        fitted = replace(asked, head=config.head)
-        return on_first_process(partial(train_probe, table, fitted, reading=reading))
+    if config.method == METHOD:
+
+        def fit_probe() -> Path:
+            embedder = None if backbone is None else _module_embedder(backbone, config, fabric.device)
+            return train_probe(table, replace(asked, head=config.head), reading=reading, embedder=embedder)
+
+        return on_first_process(fit_probe)
     logger.info(choices(asked, config))
     # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
     name = safe_name(f"{Path(table.source).stem}-{asked.method}")
@@ -82,6 +89,18 @@ def train(
     return folder.path
 
 
+def _module_embedder(backbone: nn.Module, config: TrainConfig, device: torch.device) -> NetworkEmbedder:
+    kernel = kernel_options(config)
+    return NetworkEmbedder(
+        backbone,
+        config.weights,
+        image_size=config.image_size,
+        pooling=kernel.pooling,
+        window=kernel.window,
+        device=str(device),
+    )
+
+
 def train_run(
     table: LabelTable, config: TrainConfig, *, backbone: nn.Module | None = None, reading: dict[str, Any] | None = None
 ) -> Path:
@@ -94,7 +113,7 @@ def train_run(
 def _write_network(path: Path, backbone: nn.Module | None = None) -> None:
     """Write model.onnx of a finished run; a network that cannot be exported is used by torch, which is logged."""
     run = Run(path, backbone, "cpu")
-    if not is_first_process() or (run.is_probe and run.folder.network.exists()):
+    if not is_first_process() or run.is_probe:
         return
     try:
         write_run_network(run)

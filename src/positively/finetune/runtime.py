@@ -119,17 +119,14 @@ def double_outputs(wanted: bool) -> Iterator[None]:
 
 
 class Interruption:
-    """Ctrl-C (or a polite kill) asks to stop after the step under way; a second one stops at once.
+    """The first Ctrl-C or SIGTERM stops the training after the current step; a second one stops at once."""
 
-    Without ``steps`` the first one does: there is nothing under way that could be saved.
-    """
-
-    def __init__(self, steps: bool = True) -> None:
-        self.asked, self._steps = False, steps
+    def __init__(self) -> None:
+        self.asked = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        if self._steps and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._ask)
         return self

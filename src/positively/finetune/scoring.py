@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -23,8 +21,6 @@ def score(
     device: torch.device | str = "cpu",
     batch_size: int = 64,
     workers: int = 0,
-    progress: Callable[[int], None] | None = None,
-    all_processes: bool = True,
     columns: int | None = None,
 ) -> Logits:
     """Logits N×C of a dataset, in the table's order.
@@ -37,11 +33,9 @@ def score(
         device: Where the network is.
         batch_size: Images in one forward pass.
         workers: Processes that read images ahead.
-        progress: Called with the number of images just done.
-        all_processes: Whether the processes of a training share the work; ``False`` is for one of them alone.
         columns: How many numbers the network gives an image, if not one a class.
     """
-    rank, world = (distributed.rank(), distributed.world_size()) if all_processes else (0, 1)
+    rank, world = distributed.rank(), distributed.world_size()
     was_training = network.training
     network.eval()
     rows, logits = [], []
@@ -49,8 +43,6 @@ def score(
         found = network(batch.inputs.to(device)).float()
         logits.append(found if world > 1 else found.cpu())  # features of parts would fill a device
         rows.append(batch.rows)
-        if progress:
-            progress(len(batch.rows))
     network.train(was_training)
     classes = len(dataset.table.classes) if columns is None else columns
     all_rows = torch.cat([*rows, torch.empty(0, dtype=torch.int64)])

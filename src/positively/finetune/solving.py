@@ -26,7 +26,7 @@ from positively.calibration import (
     summarize,
 )
 from positively.distributed import on_first_process
-from positively.finetune.methods.closed_form import is_plain
+from positively.finetune.teacher import is_plain
 from positively.labels import POSITIVE, LabelTable, States
 from positively.logs import logger
 from positively.models import KernelHead, LinearHead
@@ -43,6 +43,7 @@ from positively.probe import (
     fit_table,
 )
 from positively.probe.choice import PENALTIES, choose_penalty
+from positively.probe.configured import FEWEST_JUDGES
 from positively.probe.probe import LOGIT_BEND
 from positively.probe.tables import calibrated_heads, copies, first_out_of_sample, label_states
 
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 Features = npt.NDArray[np.float32]
 Weights = dict[str, Tensor]
 
-# Tags held out that it takes to judge by; standard errors ahead that chance gives one time in twenty.
-FEWEST_JUDGES, _CERTAIN = 20, 1.645
+# Standard errors ahead that chance gives one time in twenty.
+_CERTAIN = 1.645
 # Side of the parts a picture is looked at in, as a share of the map's; smaller maps have no parts.
 _WINDOW, _SMALLEST_MAP = 3 / 7, 4
 

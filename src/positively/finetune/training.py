@@ -20,10 +20,11 @@ from positively.finetune.loop import CheckpointStore, Trainer
 from positively.finetune.methods import create_method
 from positively.finetune.networks import Networks
 from positively.finetune.scoring import Logits
-from positively.finetune.solving import FEWEST_JUDGES, solve_head
+from positively.finetune.solving import solve_head
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
 from positively.metrics.logits import sigmoid
+from positively.probe.configured import FEWEST_JUDGES
 from positively.runs.hiding import hide_labels
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Training:
                 f"Method '{config.method}' learns from known negatives, and {seen.source} has none. If its tags are "
                 f"complete, pass {option('blank', 'negative')}; otherwise take {option('method', 'auto')}."
             )
-        train_rows, holdout_rows = split_rows(seen, config.holdout if method.holds_out else 0.0, config.seed)
+        train_rows, holdout_rows = split_rows(seen, config.holdout, config.seed)
         self.train, self.holdout = seen.select(train_rows), seen.select(holdout_rows)
         if not self.train.total(POSITIVE):
             raise TableError(f"{seen.source}: none of the {len(self.train)} training images carries a known tag.")
@@ -104,7 +105,7 @@ class Training:
         self.epoch = 0
         """The epoch whose weights are used."""
         self.calibrated: dict[str, CalibratedScores] = {}
-        """What scores mean, by head, if the method can tell."""
+        """What scores mean, by head; empty where the head was not solved."""
         self.out_of_sample: OutOfSample | None = None
         """Scores of the training images, then of those held out, each by labels other than its own."""
 
@@ -125,7 +126,6 @@ class Training:
         self.history, self.epoch = self.trainer.history, self.trainer.chosen_epoch
         if self.trainer.verbose and self.epoch < len(self.history):
             logger.info(f"The weights of epoch {self.epoch} are used, the best on the images held out.")
-        self.calibrated, self.out_of_sample = self.trainer.method.calibrated(), self.trainer.method.out_of_sample()
         if self.config.solve_head:
             solved = solve_head(self)
             self.calibrated, self.out_of_sample = solved.calibrated, solved.out_of_sample
@@ -134,7 +134,7 @@ class Training:
             if self.calibrated:
                 self.config = replace(self.config, head="kernel", head_options=dict(self.classifier.head.saved_options))
         thresholds = self.calibrated[self.config.head].cuts() if self.calibrated else self._thresholds()
-        if self.config.refit and len(self.holdout) and not self.trainer.method.is_solver:
+        if self.config.refit and len(self.holdout):
             self.trainer = self._refit(self.trainer.fabric, self.trainer.store, self.trainer.verbose)
             self.trainer.restore()
             self.trainer.run()

@@ -1,8 +1,9 @@
 """Losses: logits and label states in, one scalar out. Each is a pure function with a thin module over it."""
 
-from positively.losses.base import LossModule
+from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
 from positively.losses.bce import BCE, AssumeNegative, assume_negative, bce
 from positively.losses.consistency import mixup_consistency, mixup_targets
+from positively.losses.correlation import label_correlation, pull_and_push
 from positively.losses.expected_positives import EPR, epr
 from positively.losses.focusing import (
     ASL,
@@ -19,7 +20,8 @@ from positively.losses.partial_bce import PartialBCE, partial_bce
 from positively.losses.registry import register_loss
 from positively.losses.risk import NNPU, UPU, nnpu, upu
 from positively.losses.robust import SPLC, Hill, hill, splc
-from positively.losses.single_positive import ANLS, EM, an_ls, em
+from positively.losses.single_positive import ANLS, EM, an_ls, em, entropy
+from positively.losses.statistics import batch_mean, known_mean
 from positively.losses.two_way import TwoWay, two_way
 from positively.losses.variational import PUMLC, VPU, adaptive_temperature, pu_mlc, vpu
 from positively.registry import LOSSES
@@ -39,6 +41,7 @@ __all__ = [
     "VPU",
     "ASLAssumeNegative",
     "AssumeNegative",
+    "ClassReduction",
     "Focal",
     "FocalAssumeNegative",
     "Hill",
@@ -50,18 +53,25 @@ __all__ = [
     "asl",
     "asl_assume_negative",
     "assume_negative",
+    "batch_mean",
     "bce",
+    "check_inputs",
     "em",
+    "entropy",
     "epr",
     "focal",
     "focal_assume_negative",
     "gr",
     "hill",
+    "known_mean",
+    "label_correlation",
     "mixup_consistency",
     "mixup_targets",
     "nnpu",
     "partial_bce",
     "pu_mlc",
+    "pull_and_push",
+    "reduce_classes",
     "register_loss",
     "splc",
     "two_way",

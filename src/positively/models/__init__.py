@@ -18,6 +18,7 @@ from positively.models.heads import (
     head_options,
     read_word_vectors,
     register_head,
+    unit_length,
 )
 from positively.models.lgconv import LgConv, add_lgconv
 from positively.models.resnet_v1 import resnet50_v1, resnet101_v1
@@ -52,4 +53,5 @@ __all__ = [
     "register_head",
     "resnet50_v1",
     "resnet101_v1",
+    "unit_length",
 ]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import nn
 
-from positively.embedding import Pooling, Preprocessing
+from positively.embedding import BackboneEmbedder, Pooling, Preprocessing
 from positively.embedding.base import Vector
 from positively.embedding.onnx import PIXELS_VERSION, pixels
 from positively.images.reading import read_ahead
 from positively.models.backbones import Backbone, create_backbone
+from positively.models.exporting import write_backbone
 from positively.models.fingerprint import fingerprint
 from positively.models.heads.linear import pool_positions, pool_windows
 
@@ -66,3 +68,13 @@ class NetworkEmbedder:
                     else pool_positions(feature_map, self.pooling)
                 )
             yield from pooled.float().cpu().numpy()
+
+    def export(self, path: Path) -> BackboneEmbedder:
+        """Write the backbone as an ONNX file, and return what embeds images with it in place of torch.
+
+        Raises:
+            RunError: The backbone cannot be exported.
+        """
+        write_backbone(self.backbone.cpu(), path)
+        name, preprocessing = self.backbone.name, self.preprocessing
+        return BackboneEmbedder(name, path, preprocessing, pooling=self.pooling, window=self.window)

@@ -49,6 +49,15 @@ def export_backbone(name: str, weights: str, image_size: int | None, seed: int, 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = create_backbone(name, weights, image_size or 224)
+    write_backbone(backbone, path)
+
+
+def write_backbone(backbone: Backbone, path: Path) -> None:
+    """Write a backbone on the CPU as an ONNX file: normalised images → feature map.
+
+    Raises:
+        RunError: It cannot be exported, or the file does not give what torch gives.
+    """
     module, any_size = _made_ready(backbone, backbone)
     program = _program(module, backbone, any_size, ["map"])
     preprocessing = Preprocessing(backbone.image_size, backbone.mean, backbone.std, backbone.interpolation)
@@ -56,7 +65,7 @@ def export_backbone(name: str, weights: str, image_size: int | None, seed: int, 
     for node in program.model.graph:
         node.metadata_props.clear()
     program.save(str(path))
-    _refuse_other(path, backbone.eval(), ["map"], backbone.image_size, name)
+    _refuse_other(path, backbone.eval(), ["map"], backbone.image_size, backbone.name)
 
 
 class _RunModule(nn.Module):

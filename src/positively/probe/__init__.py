@@ -6,10 +6,18 @@ from positively.probe.fitting import LANDMARKS, WIDTH, decompose, fit
 from positively.probe.probe import Probe
 from positively.probe.series import find_series
 from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
-from positively.probe.tables import ProbeOptions, fit_table
+from positively.probe.tables import (
+    METHOD,
+    ProbeOptions,
+    calibrated_heads,
+    first_out_of_sample,
+    fit_measures,
+    fit_table,
+)
 
 __all__ = [
     "LANDMARKS",
+    "METHOD",
     "ONE_STEP",
     "SOFT_STEPS",
     "WIDTH",
@@ -20,8 +28,11 @@ __all__ = [
     "Probe",
     "ProbeOptions",
     "Step",
+    "calibrated_heads",
     "decompose",
     "find_series",
+    "first_out_of_sample",
     "fit",
+    "fit_measures",
     "fit_table",
 ]

@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from positively.config import TrainConfig
-from positively.embedding import DEFAULT, Embeddings, Pooling, check_backbone, embed, read_embeddings
+from positively.embedding import DEFAULT, Embedder, Embeddings, Pooling, check_backbone, embed, read_embeddings
 from positively.errors import ConfigError, option
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import counted_progress
 from positively.options import Count, Index, check_value, kinds_of, make_options
 from positively.probe.fitting import LANDMARKS
-from positively.probe.tables import ProbeOptions
+from positively.probe.tables import METHOD, ProbeOptions
 from positively.registry import HEADS, METHODS
 
-METHOD = "closed-form"
-"""The registered name of the probe as a method."""
 FEWEST_JUDGES = 20
 """Known tags held out that it takes to tell whether a network has learned."""
 
@@ -38,10 +36,14 @@ class KernelOptions:
 
 def is_probe(config: TrainConfig) -> bool:
     """Whether these options ask for a probe on a frozen backbone, and not for a network that learns."""
-    learns = config.depth in ("tail", "finetune") or config.lgconv or bool(config.learn_stages)
     is_random = config.weights == "none" and config.depth == "auto"
     is_method = config.method in ("auto", METHOD) and config.head in ("auto", "kernel")
-    return is_method and not learns and not is_random
+    return is_method and not learns_deeper(config) and not is_random
+
+
+def learns_deeper(config: TrainConfig) -> bool:
+    """Whether more than a head is asked to learn."""
+    return config.depth in ("tail", "finetune") or config.lgconv or bool(config.learn_stages)
 
 
 def may_go_deeper(config: TrainConfig, table: LabelTable) -> bool:
@@ -58,8 +60,8 @@ def may_go_deeper(config: TrainConfig, table: LabelTable) -> bool:
     return config.known_ratio * judges >= FEWEST_JUDGES
 
 
-def check_probe_config(config: TrainConfig) -> None:
-    """Refuse values that cannot work and names nobody knows, before any image is looked at.
+def check_config(config: TrainConfig) -> None:
+    """Refuse values that no training takes and unknown methods and heads.
 
     Raises:
         ConfigError: The sentence names the option.
@@ -70,6 +72,13 @@ def check_probe_config(config: TrainConfig) -> None:
         METHODS[config.method]  # says which there are
     if config.head != "auto" and config.head not in HEADS:
         HEADS[config.head]
+    if config.features is not None and Path(config.features).is_file():
+        raise ConfigError(f"{option('features', config.features)}: there is a file of that name. Name a folder.")
+
+
+def check_probe_config(config: TrainConfig) -> None:
+    """As :func:`check_config`, and what a probe cannot do or have, before any image is looked at."""
+    check_config(config)
     if not is_probe(config):
         return
     probe_options(config)
@@ -79,8 +88,6 @@ def check_probe_config(config: TrainConfig) -> None:
             f"Depth 'probe' embeds images as they are; {option('augment', config.augment)} needs "
             f"{option('depth', 'finetune')}."
         )
-    if config.features is not None and Path(config.features).is_file():
-        raise ConfigError(f"{option('features', config.features)}: there is a file of that name. Name a folder.")
     if config.embeddings:
         missing = [name for name in config.embeddings if not Path(name).is_file()]
         if missing:
@@ -99,13 +106,16 @@ def kernel_options(config: TrainConfig) -> KernelOptions:
     return make_options(KernelOptions, "Head 'kernel'", config.head_options)
 
 
-def embed_table(table: LabelTable, config: TrainConfig, kernel: KernelOptions | None = None) -> Embeddings:
+def embed_table(
+    table: LabelTable, config: TrainConfig, kernel: KernelOptions | None = None, embedder: Embedder | None = None
+) -> Embeddings:
     """Embeddings of a table's images as a configuration asks for them: from files, or by its backbone.
 
     Args:
         table: The images.
         config: Backbone, weights, image size and cache, or embedding files.
         kernel: How maps are pooled; by default as the configuration says.
+        embedder: In place of the configuration's backbone.
     """
     if config.embeddings:
         return read_embeddings(config.embeddings, table)
@@ -113,7 +123,7 @@ def embed_table(table: LabelTable, config: TrainConfig, kernel: KernelOptions | 
     with counted_progress(f"Embedding {table.source}") as progress:
         return embed(
             table,
-            config.backbone,
+            embedder or config.backbone,
             weights=config.weights,
             image_size=config.image_size,
             pooling=kernel.pooling,

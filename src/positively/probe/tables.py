@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import CalibratedScores, OutOfSample
+from positively.calibration import CalibratedScores, OutOfSample, pooled_log_rank
 from positively.embedding.rows import FeatureRows
 from positively.labels import UNKNOWN, LabelTable
 from positively.options import Positive, Range
@@ -17,6 +18,9 @@ from positively.probe.linalg import WholeImages
 from positively.probe.probe import MOST_SCORES, Probe
 from positively.probe.series import find_series
 from positively.probe.soft import ONE_STEP, Step
+
+METHOD = "closed-form"
+"""The registered name of the probe as a method."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,19 @@ def first_out_of_sample(probe: Probe) -> OutOfSample | None:
         return None
     scores = probe.first_scores(np.arange(probe.labels.shape[1]))
     return OutOfSample(scores, CalibratedScores(probe.first, probe.first_summary))
+
+
+def fit_measures(probe: Probe) -> dict[str, float]:
+    """How high known tags rank by scores that did not see them, and what the fit chose."""
+    parts = {"log_rank": probe.kernel} | ({} if probe.linear is None else {"log_rank_linear": probe.linear})
+    found = {name: pooled_log_rank(part.summary) for name, part in parts.items()}
+    return {
+        **{name: value for name, value in found.items() if math.isfinite(value)},
+        "soft": probe.step.strength,
+        "filled": float(probe.step.fills),
+        "label_frequency": probe.calibration.common_label_frequency,
+        "classes_learned": float(probe.calibration.learned.sum()),
+    }
 
 
 def label_states(table: LabelTable) -> Any:

@@ -23,7 +23,7 @@ from positively.api import Run, fit, read
 from positively.files import write_json, write_text
 from positively.labels import LabelTable
 from positively.logs import logger, shown
-from positively.report.finished import report_training
+from positively.report import report_training
 from positively.research.scenes import CLASSES, write_scenes
 
 KNOWN_RATIO = 0.3

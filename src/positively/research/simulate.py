@@ -13,10 +13,17 @@ import numpy.typing as npt
 from positively.errors import ConfigError, option
 from positively.labels import POSITIVE, UNKNOWN, States
 from positively.randomness import random_stream
-from positively.review.audit import FEWEST_ANSWERS, Estimate, draw_audit, estimate_missing
-from positively.review.class_state import Column
-from positively.review.model import ReviewModel
-from positively.review.query import MIXED, Pair, Way
+from positively.review import (
+    FEWEST_ANSWERS,
+    MIXED,
+    Column,
+    Estimate,
+    Pair,
+    ReviewModel,
+    Way,
+    draw_audit,
+    estimate_missing,
+)
 
 Policy = Literal["likeliest", "teaching", "mixed", "random", "fixed"]
 """Ways of asking; ``random`` takes unknown pairs at random, ``fixed`` the likeliest at the start, in that order."""

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from positively.embedding import Embedder, OnnxEmbedder, Preprocessing
+from positively.errors import RunError
 from positively.metrics.logits import sigmoid
 from positively.probe.classifier import Classifier
+from positively.registry import TORCH
 
 Scores = npt.NDArray[np.float64]
 
@@ -25,6 +27,19 @@ def preprocessing_of_run(config: dict[str, Any]) -> Preprocessing:
     """How images are resized for a run, by its config.json."""
     chosen = {name: config[name] for name in ("image_size", "interpolation", "resize") if name in config}
     return Preprocessing(**chosen)
+
+
+def module_embedder(run: Path, config: dict[str, Any], module: Any, device: str | None) -> Embedder:
+    """The torch module that a probe was trained with.
+
+    Raises:
+        RunError: The module has other weights or another architecture.
+    """
+    chosen = {name: value for name, value in config["head_options"].items() if name in ("pooling", "window")}
+    made: Embedder = TORCH["embedder"](module, image_size=config["image_size"], device=device, **chosen)
+    if made.key != config["embedding_key"]:
+        raise RunError(f"{run} was trained with a module of other weights or another architecture. Pass that module.")
+    return made
 
 
 class Predictor(Protocol):

@@ -25,7 +25,13 @@ from positively.options import Runtime
 from positively.probe import KernelClassifier, LinearClassifier
 from positively.registry import EMBEDDERS, TORCH
 from positively.runs.folder import RunFolder
-from positively.runs.predictor import OnnxPredictor, Predictor, ProbePredictor, preprocessing_of_run
+from positively.runs.predictor import (
+    OnnxPredictor,
+    Predictor,
+    ProbePredictor,
+    module_embedder,
+    preprocessing_of_run,
+)
 from positively.runs.saving import load_classifier, load_model_config
 from positively.runs.tagging import Prediction, Tagger, named
 from positively.tables.overlap import image_hashes, refuse_known
@@ -197,19 +203,27 @@ class Run:
 
     @cached_property
     def embedder(self) -> Embedder:
-        """Images → embeddings, of a probe: by the run's own ONNX file.
+        """Images → embeddings, of a probe: by the run's own ONNX file, or the module it was trained with.
 
         Raises:
-            RunError: If it was fitted to embeddings from a file, so that it has no network.
+            RunError: If it was fitted to embeddings from a file, or its module is not given.
         """
         config = self.model_config
         if config["backbone"] in EMBEDDERS:
             made: Embedder = EMBEDDERS[config["backbone"]]()
             return made
-        if not self.folder.network.exists():
+        if self.backbone is not None and (self.runtime == "torch" or not self.folder.network.exists()):
+            return module_embedder(self.path, config, self.backbone, self.device)
+        if not self.folder.network.exists() and config["backbone"] == "embeddings":
             raise RunError(
                 f"{self.path} was trained on embeddings from a file and has no network to look at images with. Pass "
                 f"embeddings of the same kind with {option('embeddings', 'FILE')}."
+            )
+        if not self.folder.network.exists():
+            raise RunError(
+                f"{self.path} was trained with an embedder or module of your own, '{config['backbone']}', and does not "
+                f"hold its code. Pass {option('plugin', 'FILE')}, or in Python po.Run({str(self.path)!r}, "
+                "backbone=module)."
             )
         network = self.folder.verified(self.folder.network)
         return OnnxEmbedder(network, preprocessing_of_run(config), key=config["embedding_key"])

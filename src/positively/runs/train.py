@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from positively.calibration import pooled_log_rank
 from positively.config import TrainConfig
-from positively.embedding import BackboneEmbedder, Embeddings, Preprocessing
-from positively.errors import RunError, TableError, option
+from positively.embedding import BackboneEmbedder, Embedder, Embeddings, Preprocessing
+from positively.errors import RunError, option
 from positively.files import safe_name
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
 from positively.probe import KernelClassifier, Probe, ProbeOptions, fit_table
 from positively.probe.configured import embed_table, kernel_options, probe_options, resolve_probe
-from positively.probe.tables import calibrated_heads, first_out_of_sample
+from positively.probe.tables import calibrated_heads, first_out_of_sample, fit_measures
 from positively.runs.folder import RunFolder
-from positively.runs.hiding import hide_labels
+from positively.runs.hiding import Rows, hide_labels, training_rows
 from positively.runs.network import build_model, write_model
 from positively.runs.outcome import describe_outcome
 from positively.runs.saving import save_probe, write_card, write_model_config
 from positively.runs.sources import read_config
 from positively.tables.overlap import with_hashes
-
-Rows = npt.NDArray[np.int64]
 
 # Options of trainings that take steps; a fit has no use for them.
 _OF_STEPS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "patience", "refit")
@@ -39,7 +34,11 @@ _OF_THE_MACHINE |= {"plugin", "runtime", "precision", "command"}
 
 
 def train_probe(
-    table: LabelTable, config: TrainConfig, *, reading: Mapping[str, Any] | None = None, asked_method: str | None = None
+    table: LabelTable,
+    config: TrainConfig,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    embedder: Embedder | None = None,
 ) -> Path:
     """Fit a probe to a table and return its run folder.
 
@@ -47,17 +46,17 @@ def train_probe(
         table: Tags of the training images.
         config: What to do; everything left open is chosen and logged.
         reading: How the table was read, to stand in config.yaml.
-        asked_method: The method that was asked for, by which a run is named; by default that of the configuration.
+        embedder: In place of the configuration's backbone, for a torch module of your own.
     """
-    name = safe_name(f"{Path(table.source).stem}-{asked_method or config.method}")
+    name = safe_name(f"{Path(table.source).stem}-{config.method}")
     options, kernel = probe_options(config), kernel_options(config)
     _log_idle_options(config)
     is_resumed = config.resume == "auto"
     with RunFolder.open(config.out, name, resume=is_resumed) as folder:
         seen = hide_labels(table if config.embeddings else with_hashes(table), config)
-        rows, held_out = _parts(seen)
+        rows, held_out = training_rows(seen)
         _log_labels(seen.select(rows), len(held_out), options)
-        embeddings = embed_table(seen, config, kernel)
+        embeddings = embed_table(seen, config, kernel, embedder)
         settings = {**(reading or {}), **asdict(resolve_probe(config, embeddings))}
         _begin(folder, settings, seen, is_resumed)
         train = seen.select(rows)
@@ -66,17 +65,6 @@ def train_probe(
         logger.info(describe_outcome(calibrated_heads(probe), "kernel", train))
         logger.info(f"The run is in {folder.path}.")
     return folder.path
-
-
-def _parts(seen: LabelTable) -> tuple[Rows, Rows]:
-    """Rows to learn from, and rows that the table's own split column keeps for validation; 'test' is neither."""
-    if not seen.total(POSITIVE):
-        raise TableError(f"{seen.source}: no positive label is left to learn from.")
-    splits = np.array(seen.splits if seen.splits is not None else [""] * len(seen), dtype=np.str_)
-    rows, held_out = np.flatnonzero(np.isin(splits, ("train", ""))), np.flatnonzero(splits == "val")
-    if not seen.select(rows).total(POSITIVE):
-        raise TableError(f"{seen.source}: none of the {len(rows)} training images carries a known tag.")
-    return rows, held_out
 
 
 def _log_labels(train: LabelTable, held_out: int, options: ProbeOptions) -> None:
@@ -131,27 +119,31 @@ def _write(
     found = first_out_of_sample(probe)
     if found is not None:
         folder.write_out_of_sample(found, train.states())
-    folder.write_metrics([_measures(probe)])
+    folder.write_metrics([fit_measures(probe)])
     save_probe(folder, probe)
-    if isinstance(embeddings.embedder, BackboneEmbedder):
-        model = build_model(embeddings.embedder, KernelClassifier.of(probe), thresholds, train.classes, "kernel")
-        write_model(folder.network, model)
+    with _onnx_backbone(embeddings.embedder) as backbone:
+        if backbone is not None:
+            model = build_model(backbone, KernelClassifier.of(probe), thresholds, train.classes, "kernel")
+            write_model(folder.network, model)
     labels = f"{train.total(POSITIVE):,} positive labels of {len(train.classes)} classes"
     write_card(folder, settings, f"{len(train):,} images with {labels}", {})
     write_model_config(folder, _describe(embeddings, settings, probe), train.classes)
 
 
-def _measures(probe: Probe) -> dict[str, float]:
-    """Numbers worth writing down: how high known tags rank, and what was chosen."""
-    parts = {"log_rank": probe.kernel} | ({} if probe.linear is None else {"log_rank_linear": probe.linear})
-    found = {name: pooled_log_rank(part.summary) for name, part in parts.items()}
-    return {
-        **{name: value for name, value in found.items() if math.isfinite(value)},
-        "soft": probe.step.strength,
-        "filled": float(probe.step.fills),
-        "label_frequency": probe.calibration.common_label_frequency,
-        "classes_learned": float(probe.calibration.learned.sum()),
-    }
+@contextmanager
+def _onnx_backbone(embedder: Embedder | None) -> Iterator[BackboneEmbedder | None]:
+    """The backbone as an ONNX file while the block runs; None if there is none, or it cannot be exported."""
+    if embedder is None or isinstance(embedder, BackboneEmbedder):
+        yield embedder
+        return
+    with TemporaryDirectory() as folder:
+        exported = None
+        if hasattr(embedder, "export"):
+            try:
+                exported = embedder.export(Path(folder) / "backbone.onnx")
+            except RunError as error:
+                logger.info(f"predict needs torch for this run. {error.message}")
+        yield exported
 
 
 def _describe(embeddings: Embeddings, settings: Mapping[str, Any], probe: Probe) -> dict[str, Any]:

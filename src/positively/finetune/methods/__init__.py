@@ -1,4 +1,4 @@
-"""Methods: whole systems, each a loss or a solver with what belongs to it."""
+"""Methods: whole systems, each a loss with what belongs to it."""
 
 from positively.finetune.methods.base import Method, StepContext, TrainingContext
 from positively.finetune.methods.loss_method import LossMethod

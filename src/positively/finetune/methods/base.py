@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from positively.calibration import CalibratedScores, OutOfSample
 from positively.distributed import gather_rows
 from positively.labels import LabelTable
 from positively.models import Depth, Start
@@ -89,11 +88,6 @@ class Method(nn.Module):
     """Name of the head the method needs; None takes the one that is asked for."""
     start: ClassVar[Start | None] = None
     """Start its head needs; None takes what suits the depth."""
-    is_solver: ClassVar[bool] = False
-    """Whether the method solves for the weights at once, with :meth:`solve`, in place of taking steps."""
-
-    holds_out: ClassVar[bool] = True
-    """Whether it needs images held out: for thresholds, and to tell its epochs apart."""
 
     def __init__(self, options: Any = None) -> None:
         super().__init__()
@@ -144,23 +138,8 @@ class Method(nn.Module):
         """
         raise NotImplementedError
 
-    def solve(self, training: TrainingContext) -> dict[str, float]:
-        """Set the weights of the network at once (solvers only); returns numbers worth writing down."""
-        raise NotImplementedError
-
     def on_epoch_end(self, training: TrainingContext) -> None:
         """Act after an epoch, on every process alike; ``training.score()`` gives the logits of the training set."""
-
-    def calibrated(self) -> dict[str, CalibratedScores]:
-        """What scores mean, by the name of the head that gives them; empty if the method cannot tell.
-
-        Cuts then come from it; otherwise thresholds are found on the images held out.
-        """
-        return {}
-
-    def out_of_sample(self) -> OutOfSample | None:
-        """Scores of the training images, each by labels other than its own; None if the method has none."""
-        return None
 
     def validation_metrics(self, logits: Tensor) -> dict[str, float]:
         """What is worth writing down after an epoch, read off the logits of the images held out."""

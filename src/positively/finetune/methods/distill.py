@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.finetune.methods.closed_form import find_teacher
+from positively.finetune.teacher import find_teacher
 from positively.losses.statistics import batch_mean
 from positively.models import Depth
 from positively.models.heads.fitted import fill_linear

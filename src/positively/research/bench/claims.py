@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from scipy.special import stdtrit
 
-from positively.report.tables import Table
+from positively.report import Table
 from positively.research.bench.results import Result, Spread, select, spread
 from positively.research.bench.tables import NOTHING, show
 

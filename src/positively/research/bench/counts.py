@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
-from positively.report.tables import Table
+from positively.report import Table
 from positively.research.bench.published import MISPRINT, TABLE_2
 from positively.research.bench.tables import NOTHING
 

@@ -10,9 +10,7 @@ import numpy as np
 
 from positively.errors import TableError
 from positively.labels import LabelTable
-from positively.tables.options import ReadOptions
-from positively.tables.overlap import refuse_overlap, with_hashes
-from positively.tables.reading import read_labels
+from positively.tables import ReadOptions, read_labels, refuse_overlap, with_hashes
 
 
 @dataclass(frozen=True)

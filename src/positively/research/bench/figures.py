@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
-from positively.report.figures import COLORS, MARKERS, PALE, add_legend, new_figure, plain_name, styled
+from positively.report import COLORS, MARKERS, PALE, add_legend, new_figure, plain_name, styled
 from positively.research.bench.published import TABLE_1
 from positively.research.bench.results import Result, select
 from positively.research.bench.series import Lines, over_axis, over_epochs

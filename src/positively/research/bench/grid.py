@@ -21,13 +21,12 @@ from safetensors.numpy import save_file
 from positively.config import TrainConfig
 from positively.errors import ConfigError, DivergedError, InterruptedRunError, WeightsError, in_python, option
 from positively.files import safe_name, write_json, write_with
-from positively.finetune.auto import possible_starts
-from positively.finetune.identity import identity
-from positively.finetune.methods import METHODS
-from positively.images.decode import content_hash
+from positively.finetune import possible_starts, training_identity
+from positively.images import content_hash
 from positively.locking import FOREVER, held
 from positively.logs import logger
 from positively.models import Start, head_options
+from positively.probe import METHOD
 from positively.research.bench.datasets import Dataset
 from positively.research.bench.results import Cell, Result, read_result, write_result
 from positively.research.bench.runner import DatasetRunner
@@ -113,7 +112,7 @@ class Bench:
         if seed != _CHOICE_SEED:
             choice_config = self._config(runner, row, ratio, noise, _CHOICE_SEED)
         cell = Cell(runner.dataset.name, row.name, str(config.depth), ratio, noise, seed)
-        finds_epoch = METHODS[config.method].is_solver or row.train.get("restore_best") or config.patience
+        finds_epoch = config.method == METHOD or row.train.get("restore_best") or config.patience
         choose_epoch = choose_epoch and not finds_epoch
         own_weights = "weights" in row.train
         return Job(cell, config, choice_config, self._candidates(row, config), choose_epoch, own_weights)
@@ -132,7 +131,7 @@ class Bench:
 
     def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
         """Starts and rates; what the user or the row fixes is not chosen."""
-        if METHODS[config.method].is_solver:
+        if config.method == METHOD:
             return (("default", config.lr or 0.0),)
         fixed_start = self.base.start != "auto" or "start" in row.train or self.choose == "no"
         fixed_rate = self.base.lr is not None or "lr" in row.train or self.choose == "no"
@@ -291,7 +290,7 @@ class Bench:
     def _name(self, job: Job, seed: bool = True) -> str:
         """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
         config = job.config if seed else job.choice_config
-        settings = {**identity(config), "weights": _content(config.weights)}
+        settings = {**training_identity(config), "weights": _content(config.weights)}
         if config.stop_epoch is not None:
             settings |= {"stop_epoch": config.stop_epoch}
         if config.head_options:  # which may name files

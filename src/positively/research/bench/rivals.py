@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from positively.errors import and_more
-from positively.finetune.methods import create_method
-from positively.report.tables import Table
+from positively.finetune import create_method
+from positively.report import Table
 from positively.research.bench.claims import CONFIDENCE, compare
 from positively.research.bench.results import Result, select
 from positively.research.bench.series import mean_over, row_names

@@ -22,22 +22,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration import f1_thresholds
+from positively.calibration import OutOfSample, f1_thresholds
 from positively.config import TrainConfig
 from positively.errors import ConfigError
-from positively.finetune.auto import resolve
-from positively.finetune.checkpoints import CheckpointFolder
-from positively.finetune.methods import METHODS, create_method
-from positively.finetune.networks import Networks
-from positively.finetune.runtime import preserved_random_state
-from positively.finetune.scoring import Logits
-from positively.finetune.training import Training
+from positively.finetune import (
+    METHODS,
+    CheckpointFolder,
+    Logits,
+    Networks,
+    Training,
+    create_method,
+    preserved_random_state,
+    resolve,
+)
 from positively.labels import NEGATIVE, POSITIVE, LabelTable, class_ratios
-from positively.metrics import evaluate, oracle_f1
-from positively.metrics.logits import sigmoid
+from positively.metrics import evaluate, oracle_f1, sigmoid
+from positively.probe import (
+    LANDMARKS,
+    METHOD,
+    KernelClassifier,
+    ProbeOptions,
+    calibrated_heads,
+    first_out_of_sample,
+    fit_measures,
+    fit_table,
+)
 from positively.research.bench.datasets import Dataset
-from positively.runs.folder import RunFolder
-from positively.runs.hiding import hide_labels
+from positively.runs import RunFolder, hide_labels, training_rows
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -101,19 +112,38 @@ class DatasetRunner:
             work: Folder for checkpoints, for trainings that are too long to be lost.
         """
         table = self.dataset.train
+        if config.method == METHOD:
+            return self._fit_probe(config, test)
         with preserved_random_state():
             store = CheckpointFolder(RunFolder(work)) if work else None
             training = Training(
                 table, config, self.fabric, self.networks, complete=table, store=store, verbose=work is not None
             )
-            if training.trainer.method.holds_out and not len(training.holdout):
+            if not len(training.holdout):
                 raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
             thresholds = training.run()
             logits = training.score(self.dataset.test) if test else None
-            tuned = _tuned_thresholds(training, table)
-        learned = training.learned
-        labels = {"images": len(learned), "positives": learned.total(POSITIVE), "negatives": learned.total(NEGATIVE)}
+            tuned = _tuned_thresholds(training.out_of_sample, table)
+        labels = _counts(training.learned)
         return Outcome(config, training.history, training.epoch, labels, thresholds, logits, tuned)
+
+    def _fit_probe(self, config: TrainConfig, test: bool) -> Outcome:
+        """Fit a probe: embed, fit, use."""
+        seen = hide_labels(self.dataset.train, config)
+        rows, _ = training_rows(seen)
+        learned = seen.select(rows)
+        with preserved_random_state():
+            X = self.networks.embeddings(config, seen)[rows]
+            options, landmarks = ProbeOptions(**config.options), config.head_options.get("landmarks", LANDMARKS)
+            probe = fit_table(learned, X, options, seed=config.seed, landmarks=landmarks, linear=True)
+            logits = None
+            if test:
+                embeddings = self.networks.embeddings(config, self.dataset.test)
+                logits = KernelClassifier.of(probe).logits(embeddings)
+        thresholds = calibrated_heads(probe)["kernel"].cuts()
+        tuned = _tuned_thresholds(first_out_of_sample(probe), self.dataset.train)
+        history = [{"epoch": 1, **fit_measures(probe)}]
+        return Outcome(config, history, 1, _counts(learned), thresholds, logits, tuned)
 
     def measure(self, outcome: Outcome) -> dict[str, float]:
         """The measures of a training on the test images."""
@@ -125,8 +155,11 @@ class DatasetRunner:
         return found
 
 
-def _tuned_thresholds(training: Training, complete: LabelTable) -> npt.NDArray[np.float64] | None:
-    found = training.out_of_sample
+def _counts(learned: LabelTable) -> dict[str, int]:
+    return {"images": len(learned), "positives": learned.total(POSITIVE), "negatives": learned.total(NEGATIVE)}
+
+
+def _tuned_thresholds(found: OutOfSample | None, complete: LabelTable) -> npt.NDArray[np.float64] | None:
     if found is None or len(found.scores) != len(complete):
         return None
     return f1_thresholds(found.calibrated.calibration.probabilities(found.scores), complete.states())

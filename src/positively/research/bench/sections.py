@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from positively.report.page import Picture, Section, slug
-from positively.report.tables import Table
+from positively.report import Picture, Section, Table, slug
 from positively.research.bench.claims import Claim, claims_table, compare
 from positively.research.bench.counts import label_counts, table_2
 from positively.research.bench.datasets import Dataset

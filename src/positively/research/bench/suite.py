@@ -11,7 +11,7 @@ import yaml
 
 from positively.config import TrainConfig
 from positively.errors import ConfigError
-from positively.finetune.methods import METHODS
+from positively.finetune import METHODS
 from positively.models import Depth
 from positively.research.bench.tables import MEASURE_NAMES
 from positively.research.recipes import Recipe, read_recipe

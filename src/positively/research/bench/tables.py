@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from positively.errors import and_more
-from positively.report.tables import Table
+from positively.report import Table
 from positively.research.bench.published import DATA, RATIOS, TABLE_1, TABLE_3, Published, differences
 from positively.research.bench.results import MEASURES, Result, Spread, select
 from positively.research.bench.series import Axis, Lines, mean_over, of_rows, over_axis, over_epochs, row_names

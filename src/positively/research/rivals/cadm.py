@@ -14,11 +14,9 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from positively.finetune.methods.base import StepContext, TrainingContext
-from positively.finetune.methods.loss_method import LossMethod
-from positively.losses import bce
-from positively.losses.correlation import label_correlation, pull_and_push
-from positively.models.heads import unit_length
+from positively.finetune import LossMethod, StepContext, TrainingContext
+from positively.losses import bce, label_correlation, pull_and_push
+from positively.models import unit_length
 from positively.options import Count, NonNegative, Range, options_of
 from positively.randomness import random_stream
 

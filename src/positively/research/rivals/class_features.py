@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
+from positively.finetune import Method, StepContext, TrainingContext
 from positively.options import Count, NonNegative, Share
 
 # Cosines divide by norms: a feature of zeros has a finite slope.

@@ -15,10 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-from positively.finetune.methods.base import StepContext
-from positively.finetune.methods.loss_method import LossMethod
-from positively.losses import bce
-from positively.losses.correlation import label_correlation, pull_and_push
+from positively.finetune import LossMethod, StepContext
+from positively.losses import bce, label_correlation, pull_and_push
 from positively.options import options_of
 from positively.research.rivals.cadm import CorrelationOptions
 

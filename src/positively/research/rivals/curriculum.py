@@ -24,9 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.losses import bce
-from positively.losses.base import ClassReduction
+from positively.finetune import Method, StepContext, TrainingContext
+from positively.losses import ClassReduction, bce
 from positively.options import Count, Decay, Positive, Share
 
 

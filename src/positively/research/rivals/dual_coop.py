@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from positively.finetune.methods.loss_method import LossMethod
+from positively.finetune import LossMethod
 from positively.losses import asl
 from positively.options import NonNegative, options_of
 

@@ -17,11 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.finetune.methods.loss_method import LossMethod
-from positively.losses.base import ClassReduction, check_inputs, reduce_classes
-from positively.losses.single_positive import em, entropy
-from positively.losses.statistics import batch_mean
+from positively.finetune import LossMethod, Method, StepContext, TrainingContext
+from positively.losses import ClassReduction, batch_mean, check_inputs, em, entropy, reduce_classes
 from positively.options import NonNegative, Share, options_of
 
 

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from positively.finetune.methods.base import TrainingContext
-from positively.finetune.methods.loss_method import LossMethod
-from positively.finetune.methods.risk import label_frequency
+from positively.finetune import LossMethod, TrainingContext, label_frequency
 from positively.losses import epr
 from positively.options import Positive, Range, options_of
 

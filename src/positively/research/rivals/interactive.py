@@ -31,10 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from positively.errors import ConfigError
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.losses import bce
-from positively.losses.base import ClassReduction
-from positively.losses.statistics import batch_mean
+from positively.finetune import Method, StepContext, TrainingContext
+from positively.losses import ClassReduction, batch_mean, bce
 from positively.options import Count, NonNegative, Positive
 from positively.randomness import random_stream
 from positively.research.rivals.pursuit import matching_pursuit

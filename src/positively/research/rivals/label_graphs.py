@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from positively.finetune.methods.loss_method import LossMethod
+from positively.finetune import LossMethod
 from positively.losses import bce
 from positively.options import options_of
 

@@ -22,9 +22,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from positively.distributed import own_rows
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.losses import bce
-from positively.losses.base import ClassReduction
+from positively.finetune import Method, StepContext, TrainingContext
+from positively.losses import ClassReduction, bce
 from positively.options import Share
 
 _PUBLISHED_EPOCHS = 10

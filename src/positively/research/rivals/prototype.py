@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from positively.errors import ConfigError
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.losses import bce
-from positively.losses.base import ClassReduction
+from positively.finetune import Method, StepContext, TrainingContext
+from positively.losses import ClassReduction, bce
 from positively.options import Decay, Index, Range
 
 

@@ -23,10 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from positively.finetune.methods.base import Method, StepContext, TrainingContext
-from positively.losses import epr
-from positively.losses.base import ClassReduction, check_inputs, reduce_classes
-from positively.losses.statistics import batch_mean
+from positively.finetune import Method, StepContext, TrainingContext
+from positively.losses import ClassReduction, batch_mean, check_inputs, epr, reduce_classes
 from positively.options import Range
 from positively.randomness import random_stream
 from positively.research.rivals.expected_positives import ExpectedPositivesOptions, expected_positives

@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from positively.distributed import gather_rows_with_gradient, own_rows
-from positively.finetune.methods.base import StepContext, TrainingContext
-from positively.losses.statistics import known_mean
+from positively.finetune import StepContext, TrainingContext
+from positively.losses import known_mean
 from positively.options import Count, Share
 from positively.research.rivals.class_features import (
     ClassFeatureMethod,

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from positively.distributed import gather_rows_with_gradient
-from positively.finetune.methods.base import StepContext, TrainingContext
+from positively.finetune import StepContext, TrainingContext
 from positively.losses import asl, bce
 from positively.options import NonNegative, Range, Share
 from positively.randomness import random_stream

@@ -1,0 +1,27 @@
+"""Names that a room exports and imports when they are first used, so that importing the room costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+
+def lazy(room: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a room.
+
+    Args:
+        room: The package, its ``__name__``.
+        homes: Module of the room → names it exports from there.
+
+    >>> lazy("positively.metrics", {"logits": ["sigmoid"]})("sigmoid").__module__
+    'positively.metrics.logits'
+    """
+    found = {name: module for module, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in found:
+            raise AttributeError(f"module '{room}' has no attribute '{name}'")
+        return getattr(import_module(f"{room}.{found[name]}"), name)
+
+    return get
