@@ -70,11 +70,12 @@ class KernelClassifier(_Arrays):
 
     def logits(self, features: FeatureRows) -> Single:
         """Logits B×C of embeddings B×D (B×(1+P)×D with parts)."""
-        rows = as_rows(features)
+        rows, landmarks = as_rows(features), self.landmarks.astype(np.float64)
         result = np.empty((len(rows), self.weight.shape[1]), dtype=np.float32)
         for part in row_blocks(len(rows)):
-            values = root_normalize(np.asarray(rows[part], dtype=np.float32))
-            scores = gaussian_kernel(values, self.landmarks, float(self.precision)) @ self.weight + self.bias
+            # Double precision: large weights of either sign magnify rounding, which depends on an image's place.
+            values = root_normalize(np.asarray(rows[part], dtype=np.float64))
+            scores = gaussian_kernel(values, landmarks, float(self.precision)) @ self.weight + self.bias
             if scores.ndim == 3:
                 scores = scores[:, 0] + scores[:, 1:].max(axis=1)
             result[part] = self.gain * np.arcsinh(scores) + self.offset
