@@ -41,11 +41,12 @@ def visit(browser):
     """Opens a page; at the end, nothing may have left the machine and nothing may have failed."""
     contexts, asked, failed = [], [], []
 
-    def visit(address, context=None, **options):
+    def visit(address, context=None, script="", **options):
         if context is None:
             context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
             contexts.append(context)
         page = context.new_page()
+        page.add_init_script(script)
         page.set_default_timeout(8000)
         page.on("request", lambda request: asked.append((request.url, address)))
         page.on("pageerror", lambda error: failed.append(str(error)))
@@ -461,6 +462,38 @@ def test_the_page_chooses_what_to_ask(review, visit):
     page.keyboard.press("y")
     until(lambda: [action.decisions[0][2] for action in review.store.actions()] == [-1] * 9 + [1])
     assert review.store.actions()[-1].way == MIXED[9]  # asked again as it was asked
+
+
+SLOW_SERVICE = """
+    let draw = 1;
+    const send = window.fetch;
+    const wait = () => new Promise((done) => setTimeout(done, (draw = (draw * 16807) % 2147483647) % 120));
+    window.fetch = async (...asked) => {
+        await wait();
+        const told = await send(...asked);
+        await wait();
+        return told;
+    };
+"""
+"""Every request takes up to 240 ms, and a later one may be answered first."""
+
+ANSWERING = """async (count) => {
+    for (let answered = 0; answered < count; ) {
+        if (document.querySelector(".check figure")) {
+            document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "n", bubbles: true, cancelable: true }));
+            answered += 1;
+        }
+        await new Promise((done) => setTimeout(done, 30));
+    }
+}"""
+
+
+def test_questions_come_in_turn_and_once_however_quick_the_answers(review, visit):
+    page = visit(f"{review.guard.address}#check", script=SLOW_SERVICE)
+    page.evaluate(ANSWERING, 30)
+    until(lambda: len(review.store.actions()) == 30)
+    assert [action.way for action in review.store.actions()] == list(MIXED) * 3
+    assert len(decided(review)) == 30
 
 
 def test_the_check_does_not_ask_what_was_just_answered(review, visit):
