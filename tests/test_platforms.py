@@ -1,13 +1,12 @@
 """What works on Linux works on macOS and Windows: processes, paths, locks and consoles, as far as Linux can tell.
 
+What the code may not ask of a system (modules of one system, text without an encoding) is checked by ruff.
 Where only the system differs, ``sys.platform`` is set, or what Windows would refuse is refused in its place.
 """
 
-import ast
 import errno
 import io
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -38,88 +37,10 @@ from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
 from positively.tables.reading import read_labels
 
-PACKAGE = Path(po.__file__).parent
-FILES = sorted(PACKAGE.rglob("*.py"))
-
 
 @pytest.fixture
 def windows(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-
-
-def named(path):
-    return path.relative_to(PACKAGE).as_posix()
-
-
-# What the code may ask of a system
-
-POSIX_MODULES = {"crypt", "fcntl", "grp", "posix", "pty", "pwd", "resource", "spwd", "syslog", "termios", "tty"}
-WINDOWS_MODULES = {"_winapi", "msvcrt", "winreg", "winsound"}
-POSIX_NAMES = {
-    "os": {"chown", "fchmod", "fork", "forkpty", "getloadavg", "getpgid", "getuid", "geteuid", "kill", "killpg"}
-    | {"mkfifo", "nice", "pread", "pwrite", "sched_getaffinity", "setsid", "statvfs", "symlink", "sync", "uname"},
-    "signal": {"SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGUSR1", "SIGUSR2", "alarm", "pause"},
-    "time": {"tzset", "clock_gettime"},
-}
-ALLOWED = {("runs/locking.py", "os.kill")}  # never on Windows: test_nobody_is_killed_on_windows
-
-OTHER_OPENINGS = {"Image.open", "RunFolder.open", "webbrowser.open", "os.open"}
-
-
-def unportable(tree):
-    """Modules, functions and places that one system has and another has not."""
-    for node in ast.walk(tree):
-        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            modules = [node.module]
-            yield from (f"{node.module}.{a.name}" for a in node.names if a.name in POSIX_NAMES.get(node.module, ()))
-        yield from (module for module in modules if module.split(".")[0] in POSIX_MODULES | WINDOWS_MODULES)
-        owner = getattr(getattr(node, "value", None), "id", "")
-        if isinstance(node, ast.Attribute) and node.attr in POSIX_NAMES.get(owner, ()):
-            yield f"{owner}.{node.attr}"
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from re.findall(r"^(?:/dev|/proc|/tmp|/etc|/var|/usr)\b.*", node.value)
-
-
-def without_encoding(tree):
-    """Text that is read or written in whatever encoding the system likes: lines of the calls."""
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        function = ast.unparse(call.func)
-        name = function.rpartition(".")[2]
-        is_text = name in ("read_text", "write_text") and name != function
-        if name in ("open", "fdopen") and function not in (
-            "Image.open",
-            "RunFolder.open",
-            "webbrowser.open",
-            "os.open",
-        ):
-            modes = [word.value for word in call.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
-            is_text = not any("b" in mode for mode in modes)
-        if is_text and "encoding" not in {keyword.arg for keyword in call.keywords}:
-            yield call.lineno
-
-
-def test_the_searches_find_what_they_look_for():
-    for line in ("import fcntl", "from pwd import getpwnam", "os.fork()", "from signal import SIGKILL", "'/proc/1'"):
-        assert list(unportable(ast.parse(line)))
-    assert not list(unportable(ast.parse("import os, signal; os.getpid(); signal.SIGTERM; '/api/'")))
-    for line in (
-        "path.read_text()",
-        "path.write_text('a')",
-        "path.open()",
-        "open('x')",
-        "path.open('w')",
-        "os.fdopen(3)",
-    ):
-        assert list(without_encoding(ast.parse(line)))
-    assert not list(without_encoding(ast.parse("path.open('rb'); open('x', encoding='utf-8'); Image.open('x')")))
-
-
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_nothing_is_asked_of_a_system_that_another_lacks(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert {(named(path), found) for found in unportable(tree)} <= ALLOWED
-    assert not list(without_encoding(tree)), "text without encoding=: Windows would take its own"
 
 
 # Files

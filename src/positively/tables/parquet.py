@@ -33,7 +33,6 @@ def import_pyarrow(doing: str) -> Any:
         ConfigError: It is not installed.
     """
     try:
-        import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise needs_extra(f"{doing} Parquet", "pyarrow", "parquet") from error
