@@ -10,8 +10,9 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 import shapes
+from conftest import options
 from positively.config import TrainConfig
-from positively.finetune.frozen import frozen_features
+from positively.probe.configured import embed_table
 from positively.review.exporting import export_table, free_export
 from positively.review.guard import RUN, Guard
 from positively.review.server import create_app
@@ -19,6 +20,7 @@ from positively.review.serving import listen
 from positively.review.session import ReviewSession
 from positively.review.store import DecisionStore, default_place
 from positively.tables.options import ReadOptions
+from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
 
 
@@ -35,22 +37,14 @@ def write_tags(folder, place, truth, rows=None):
 
 
 def words(place):
-    """Options of the command line for the tiny network."""
-    weights, features = place / "tiny.safetensors", place / "review-features"
-    made = ["--images", place, "--backbone", "positively_tiny", "--weights", weights, "--image-size", shapes.SIDE]
-    return [str(word) for word in [*made, "--features", features, "--workers", "0"]]
+    """Options of the command line for the small backbone."""
+    settings = {"images": place, **shapes.frozen(place)}
+    return options({name: value for name, value in settings.items() if name != "head_options"})
 
 
 def config(place):
     """The same for Python."""
-    return TrainConfig(
-        backbone="positively_tiny",
-        weights=str(place / "tiny.safetensors"),
-        image_size=shapes.SIDE,
-        features=str(place / "review-features"),
-        workers=0,
-        accelerator="cpu",
-    )
+    return TrainConfig(**shapes.frozen(place, head_options={}))
 
 
 class Opened:
@@ -60,7 +54,8 @@ class Opened:
         self.source, self.options = source, ReadOptions(images=str(place))
         if table is None:
             table, _ = read_labels(source, self.options)
-            table, features = frozen_features(table, config(place))
+            table = with_hashes(table)
+            features = embed_table(table, config(place)).X
         self.store = DecisionStore(default_place(source), table)
         self.session = ReviewSession(table, features, self.store, source, self.options, **model)
         self.guard = Guard("127.0.0.1", port)

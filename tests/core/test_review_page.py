@@ -47,7 +47,7 @@ def visit(browser):
             contexts.append(context)
         page = context.new_page()
         page.add_init_script(script)
-        page.set_default_timeout(8000)
+        page.set_default_timeout(60_000)  # a busy machine is no mistake
         page.on("request", lambda request: asked.append((request.url, address)))
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.on("console", lambda message: failed.append(message.text) if "Content Security" in message.text else None)
