@@ -7,7 +7,7 @@ from importlib import import_module
 
 import positively
 from positively.cli.process import is_closed_pipe, leave_group, prepare_process, print_anything
-from positively.errors import InterruptedRunError, PositivelyError, in_shell
+from positively.errors import InterruptedRunError, PositivelyError, explained, in_shell
 from positively.logs import is_first_process, shown
 
 VERBS = {
@@ -72,12 +72,13 @@ def _run(arguments: list[str]) -> int:
     try:
         with shown(shell=True):
             return int(import_module(f"positively.cli.{verb}").main(rest) or 0)
-    except PositivelyError as error:
-        if "--debug" in arguments:
+    except (PositivelyError, ImportError) as error:
+        told = explained(error) if isinstance(error, ImportError) else error
+        if "--debug" in arguments or not isinstance(told, PositivelyError):
             raise
         if is_first_process():  # once, not from every process
-            print(in_shell(error.message), file=sys.stderr)
-        return 130 if isinstance(error, InterruptedRunError) else 2
+            print(in_shell(told.message), file=sys.stderr)
+        return 130 if isinstance(told, InterruptedRunError) else 2
     except OSError as error:
         if "--debug" in arguments or is_closed_pipe(error):
             raise

@@ -47,13 +47,12 @@ def main(arguments: list[str]) -> int:
     """Look, and tell everything at once; 2 if anything would stop a training."""
     values = parser().parse(arguments)
     if values.method or values.head:
-        from positively.registry import import_wing
+        from positively.cli.listing import list_head, list_method
 
-        listing = import_wing("cli.listing")
         if values.method:
-            listing.list_method(values.method, values.plugin)
+            list_method(values.method, values.plugin)
         if values.head:
-            listing.list_head(values.head, values.plugin)
+            list_head(values.head, values.plugin)
         return 0
     reading = take_reading(values)
     out = Path(values.write_aliases) if values.write_aliases else None
