@@ -58,6 +58,15 @@ def fabric():
 
 
 @pytest.fixture(scope="module")
+def without_reports():
+    """Trainings in this process write no report.html: it takes longer than two epochs of a tiny network."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("positively.api", "positively.report.finished"):
+            patch.setattr(f"{module}.report_training", lambda *given: None)
+        yield
+
+
+@pytest.fixture(scope="module")
 def browser():
     """A real browser. Not of the session: while it is open an event loop runs, and nothing else may start one."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright ([dev])")

@@ -24,6 +24,8 @@ from positively.models.heads import KernelHead, create_head
 from positively.models.heads.fitted import fill_kernel
 from positively.probe import KernelClassifier, fit
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 CPU = torch.device("cpu")
 
 

@@ -21,6 +21,8 @@ from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
 from positively.research.scenes import write_scenes
 
+pytestmark = pytest.mark.usefixtures("without_reports")
+
 CPU = torch.device("cpu")
 RECORD = Path(__file__).with_name("defaults.json")
 
