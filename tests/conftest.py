@@ -58,11 +58,12 @@ def fabric():
 
 
 @pytest.fixture(scope="module")
-def without_reports():
-    """Trainings in this process write no report.html: it takes longer than two epochs of a tiny network."""
+def bare_runs():
+    """Trainings in this process write no report.html and no model.onnx, which take longer than a tiny network does."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("positively.api", "positively.report.finished"):
             patch.setattr(f"{module}.report_training", lambda *given: None)
+        patch.setattr("positively.finetune.run._write_network", lambda *given: None)
         yield
 
 

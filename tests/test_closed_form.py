@@ -24,7 +24,7 @@ from positively.models.heads import KernelHead, create_head
 from positively.models.heads.fitted import fill_kernel
 from positively.probe import KernelClassifier, fit
 
-pytestmark = pytest.mark.usefixtures("without_reports")
+pytestmark = pytest.mark.usefixtures("bare_runs")
 
 CPU = torch.device("cpu")
 

@@ -32,7 +32,7 @@ from positively.models.saving import load_model
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
 
-pytestmark = pytest.mark.usefixtures("without_reports")
+pytestmark = pytest.mark.usefixtures("bare_runs")
 
 torch.set_num_threads(1)
 

@@ -21,7 +21,7 @@ from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
 from positively.research.scenes import write_scenes
 
-pytestmark = pytest.mark.usefixtures("without_reports")
+pytestmark = pytest.mark.usefixtures("bare_runs")
 
 CPU = torch.device("cpu")
 RECORD = Path(__file__).with_name("defaults.json")

@@ -23,7 +23,7 @@ from positively.finetune.methods import METHODS, create_method
 from positively.finetune.runtime import Interruption
 from positively.metrics import evaluate
 
-pytestmark = pytest.mark.usefixtures("without_reports")
+pytestmark = pytest.mark.usefixtures("bare_runs")
 
 WORDS = options(TINY | {"ema": 0.9, "options.gamma": 0.3})
 
@@ -364,10 +364,14 @@ def test_progress_is_plain_lines_without_a_terminal(scenes, positively, tmp_path
 
 
 def test_time_between_checkpoints_is_kept(tags, tmp_path, monkeypatch):
-    from positively.runs.folder import RunFolder
+    from positively.finetune.checkpoints import CheckpointFolder
 
     saves = []
-    monkeypatch.setattr(RunFolder, "save_checkpoint", lambda self, state: saves.append((state["epoch"], state["step"])))
+
+    def note(self, state):
+        saves.append((state["epoch"], state["step"]))
+
+    monkeypatch.setattr(CheckpointFolder, "save_checkpoint", note)
     po.fit(tags, out=str(tmp_path / "run"), checkpoint_minutes=0.0, **TINY)
     assert saves == [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]
 
