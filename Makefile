@@ -3,12 +3,24 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test lint types pytest chromium benchmarks clean
+CORE := .venv-core/bin
+CORE_STAMP := .venv-core/.installed
+# One thread a worker: the workers of pytest would fight for the cores with those of BLAS and torch.
+PYTEST_OPTIONS := -n auto --dist worksteal
+export OMP_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+
+.PHONY: demo test test-core test-full test-all lint types chromium benchmarks clean
 
 demo: $(STAMP)
 	$(BIN)/positively demo
 
-test: lint types pytest
+# The core where torch is not installed, then what needs torch.
+test: lint types test-core test-full
+
+# Everything, the core with torch beside it too, and what takes minutes.
+test-all: lint types test-core chromium
+	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -18,9 +30,11 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# One thread a worker: torch's own threads and pytest's workers would fight for the cores.
-pytest: $(STAMP) chromium
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+test-core: $(CORE_STAMP) chromium
+	$(CORE)/pytest $(PYTEST_OPTIONS) tests/core
+
+test-full: $(STAMP)
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow" --ignore tests/core
 
 # The review page is tested in a real browser. Where there is none and none can be installed, those tests are skipped.
 chromium:
@@ -33,13 +47,16 @@ benchmarks: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peers]'
 	$(BIN)/python -m benchmarks
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): EXTRAS := dev
+$(CORE_STAMP): EXTRAS := offline,parquet,test
+
+$(STAMP) $(CORE_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; call: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	@touch $(STAMP)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade pip
+	$(@D)/bin/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
 
 clean:
-	rm -rf .venv runs build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-core runs build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -125,7 +125,7 @@ def choose(tables: dict) -> None:
 def cell(file: Path, measure, *arguments) -> dict:
     if not file.exists():
         write_json(file, measure(*arguments))
-    return json.loads(file.read_text())
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def hide(truth: np.ndarray, ratio: float, seed: int, kind: str) -> np.ndarray:

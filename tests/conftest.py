@@ -4,13 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
-from lightning_fabric import Fabric
 
 import shapes
 from positively.research.scenes import write_scenes
 
+HAS_TORCH = find_spec("torch") is not None
 TINY = {
     "method": "pu-mlc",
     "backbone": "test_resnet",
@@ -34,9 +35,11 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """A folder with weights of the tiny network that are worth something: tiny.safetensors."""
+    """A folder with backbones that are worth something: colors.onnx; with torch, tiny.safetensors too."""
     folder = tmp_path_factory.mktemp("shapes")
-    shapes.write_weights(folder)
+    shapes.write_backbone(folder / "colors.onnx")
+    if HAS_TORCH:
+        shapes.write_weights(folder)
     return folder
 
 
@@ -49,7 +52,19 @@ def tables(place):
 @pytest.fixture(scope="session")
 def fabric():
     """The engine, on one CPU process."""
+    from lightning_fabric import Fabric
+
     return Fabric(accelerator="cpu", devices=1)
+
+
+@pytest.fixture(scope="module")
+def bare_runs():
+    """Trainings in this process write no report.html and no model.onnx, which take longer than a tiny network does."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("positively.api", "positively.report.finished"):
+            patch.setattr(f"{module}.report_training", lambda *given: None)
+        patch.setattr("positively.finetune.run._write_network", lambda *given: None)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 import shapes
+from conftest import options
 from positively.config import TrainConfig
 from positively.probe.configured import embed_table
 from positively.review.exporting import export_table, free_export
@@ -36,22 +37,14 @@ def write_tags(folder, place, truth, rows=None):
 
 
 def words(place):
-    """Options of the command line for the tiny network."""
-    weights, features = place / "tiny.safetensors", place / "review-features"
-    made = ["--images", place, "--backbone", "positively_tiny", "--weights", weights, "--image-size", shapes.SIDE]
-    return [str(word) for word in [*made, "--features", features, "--workers", "0"]]
+    """Options of the command line for the small backbone."""
+    settings = {"images": place, **shapes.frozen(place)}
+    return options({name: value for name, value in settings.items() if name != "head_options"})
 
 
 def config(place):
     """The same for Python."""
-    return TrainConfig(
-        backbone="positively_tiny",
-        weights=str(place / "tiny.safetensors"),
-        image_size=shapes.SIDE,
-        features=str(place / "review-features"),
-        workers=0,
-        accelerator="cpu",
-    )
+    return TrainConfig(**shapes.frozen(place, head_options={}))
 
 
 class Opened:

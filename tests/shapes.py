@@ -7,17 +7,13 @@ below :data:`UNTRAINED` on average over seeds; a method that learns reaches :dat
 from dataclasses import replace
 
 import numpy as np
-import timm
-import torch
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
-from safetensors.torch import save_file
 
-import tiny_clip
 from positively.config import TrainConfig
-from positively.finetune.methods import METHODS, create_method
+from positively.embedding import Preprocessing, preprocessing_metadata
 from positively.labels import NEGATIVE, LabelTable
-from positively.losses import bce
-from positively.models import HEADS, create_classifier
 
 COLORS = {"red": (220, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 220), "yellow": (220, 200, 30)}
 SIDE, LEARNED, UNTRAINED = 24, 0.9, 0.65
@@ -61,11 +57,44 @@ def read_shapes(folder, part):
     return replace(table, root=folder, source=f"{part}.csv")
 
 
+def write_backbone(path):
+    """A backbone without torch: one convolution that sees patches of one colour, and how far they differ."""
+    preprocessing = Preprocessing(SIDE, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    opponents = [(2, -1, -1), (-1, 2, -1), (-1, -1, 2), (1, 1, -2), (1, -2, 1), (-2, 1, 1), (1, 1, 1), (-1, -1, -1)]
+    colors, biases = np.repeat(np.array(opponents, np.float32), 3, axis=0), np.tile([0.0, -0.5, -1.0], len(opponents))
+    patch = np.repeat(np.repeat(colors[:, :, None, None] / 36, 6, axis=2), 6, axis=3)
+    tensors = {"weight": patch, "bias": biases.astype(np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["images", "weight", "bias"], ["patches"]),
+        helper.make_node("Relu", ["patches"], ["map"]),
+    ]
+    shapes = {"images": ["batch", 3, SIDE, SIDE], "map": ["batch", len(biases), SIDE - 5, SIDE - 5]}
+    images, seen = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    stored = [numpy_helper.from_array(values, name) for name, values in tensors.items()]
+    graph = helper.make_graph(nodes, "colors", [images], [seen], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    helper.set_model_props(model, preprocessing_metadata(preprocessing))
+    onnx.save(model, path)
+
+
+def frozen(folder, **more):
+    """Options of the backbone that needs no torch; its embeddings are stored."""
+    backbone, features = str(folder / "colors.onnx"), str(folder / "frozen-features")
+    return {"backbone": backbone, "features": features, "head_options": {"pooling": "max"}} | more
+
+
 def write_weights(folder):
     """Weights of two networks, trained for a moment on complete labels of other pictures.
 
     tiny.safetensors is the tiny network's; tiny_clip.safetensors is a tiny CLIP's, and text/ its text tower.
     """
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    import tiny_clip
+    from positively.models import create_classifier
+
     table = write_shapes(folder, "pretraining", 240, seed=2)
     pixels = np.stack([np.asarray(Image.open(path)) for path in table.paths])
     images, states = torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(table.states())
@@ -82,6 +111,10 @@ def write_weights(folder):
 
 
 def _learn(network, parameters, images, states):
+    import torch
+
+    from positively.losses import bce
+
     optimizer = torch.optim.Adam(parameters, lr=1e-2)
     for rows in torch.arange(240).repeat(8).split(40):
         optimizer.zero_grad()
@@ -102,6 +135,9 @@ def pretrained(folder, **more):
 
 def settings(method, depth, folder, **changes):
     """Configuration under which a method learns the set in seconds."""
+    from positively.finetune.methods import METHODS, create_method
+    from positively.models import HEADS
+
     schedule = {"probe": (20, 3e-2), "tail": (8, 1e-2), "finetune": (12, 5e-3)}[depth]
     head = (None if method == "auto" else METHODS[method].head) or "linear"
     is_clip = HEADS[head].needs_backbone

@@ -26,6 +26,8 @@ from positively.probe import KernelClassifier, fit, fit_table
 from positively.probe.configured import embed_table
 from positively.tables.overlap import with_hashes
 
+pytestmark = pytest.mark.usefixtures("bare_runs")
+
 CPU = torch.device("cpu")
 
 

@@ -32,6 +32,8 @@ from positively.models.saving import load_model
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
 
+pytestmark = pytest.mark.usefixtures("bare_runs")
+
 torch.set_num_threads(1)
 
 CLASSES = 20  # more than are scored at once
@@ -368,7 +370,8 @@ def is_frozen_layer(name: str) -> bool:
     return name.startswith("backbone.") and not last_stage and "global_branch" not in name
 
 
-@pytest.mark.parametrize("head_name", ["linear", "semantic-graph"])  # half a minute each; the tower is what is tested
+@pytest.mark.slow  # half a minute and gigabytes each
+@pytest.mark.parametrize("head_name", ["linear", "semantic-graph"])
 def test_towers_learn_at_448_pixels(tower: tuple[str, Path], head_name: Any, tmp_path: Path) -> None:
     name, weights = tower
     generator = np.random.default_rng(0)

@@ -22,6 +22,8 @@ from positively.models import HEADS, head_options
 from positively.models.predictor import load_network
 from positively.research.scenes import write_scenes
 
+pytestmark = pytest.mark.usefixtures("bare_runs")
+
 CPU = torch.device("cpu")
 RECORD = Path(__file__).with_name("defaults.json")
 

@@ -21,6 +21,8 @@ from positively.errors import ConfigError, LabelError, PositivelyError, in_shell
 from positively.finetune.auto import resolve
 from positively.losses import LOSSES
 
+pytestmark = pytest.mark.usefixtures("bare_runs")
+
 
 @pytest.fixture(scope="module")
 def tags(scenes):

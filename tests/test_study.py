@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -441,9 +440,3 @@ def test_rows_that_need_negatives_are_left_out_where_none_are_known():
     }
     assert "bce" in rows["uniform-30"] and "bce" in rows["flipped-30-known-50"]
     assert "bce" not in rows["single"] and "auto-negatives" not in rows["crowded-30"] and "an" in rows["salient-10"]
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("[a-z]*.py")), ids=lambda path: path.stem)
-def test_files_are_small_and_can_be_imported(path):
-    assert import_module(f"benchmarks.study.{path.stem}")
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400

@@ -23,6 +23,8 @@ from positively.finetune.methods import METHODS, create_method
 from positively.finetune.runtime import Interruption
 from positively.metrics import evaluate
 
+pytestmark = pytest.mark.usefixtures("bare_runs")
+
 WORDS = options(TINY | {"ema": 0.9, "options.gamma": 0.3})
 
 
@@ -372,10 +374,14 @@ def test_progress_is_plain_lines_without_a_terminal(scenes, positively, tmp_path
 
 
 def test_time_between_checkpoints_is_kept(tags, tmp_path, monkeypatch):
-    from positively.runs.folder import RunFolder
+    from positively.finetune.checkpoints import CheckpointFolder
 
     saves = []
-    monkeypatch.setattr(RunFolder, "save_checkpoint", lambda self, state: saves.append((state["epoch"], state["step"])))
+
+    def note(self, state):
+        saves.append((state["epoch"], state["step"]))
+
+    monkeypatch.setattr(CheckpointFolder, "save_checkpoint", note)
     po.fit(tags, out=str(tmp_path / "run"), checkpoint_minutes=0.0, **TINY)
     assert saves == [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]
 
@@ -385,12 +391,12 @@ def test_ctrl_c_in_a_real_terminal_session_leaves_a_checkpoint(scenes, environme
     settings = options(TINY | {"epochs": 5000})
     words = [sys.executable, "-m", "positively", "train", str(scenes / "train.csv"), *settings, "--out", str(out)]
     process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for _ in range(600):
+    for _ in range(3000):
         if (out / "metrics.csv").exists():
             break
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130 and "Stopped in epoch" in errors and "Traceback" not in errors
     assert (out / "checkpoint" / "last").exists()
 
@@ -414,7 +420,7 @@ def test_a_run_folder_under_two_trainings_refuses_one(scenes, environment, tmp_p
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     first = subprocess.Popen(words, env=environment, **pipes)
     try:
-        for _ in range(600):
+        for _ in range(3000):
             if (out / "metrics.csv").exists():
                 break
             time.sleep(0.1)
@@ -422,7 +428,7 @@ def test_a_run_folder_under_two_trainings_refuses_one(scenes, environment, tmp_p
         assert second.returncode == 2 and "is in use by another training" in second.stderr
     finally:
         os.kill(first.pid, signal.SIGINT)
-        first.communicate(timeout=60)
+        first.communicate(timeout=300)
     assert first.returncode == 130
 
 

@@ -27,7 +27,7 @@ def pack(out: Path, archive: Path) -> int:
 
 def unpack(archive: Path, out: Path) -> int:
     """Put the cells of an archive into a folder of results; those that are there stay."""
-    lines = archive.read_text().splitlines() if archive.exists() else []
+    lines = archive.read_text(encoding="utf-8").splitlines() if archive.exists() else []
     for number, line in enumerate(lines, 1):
         try:
             cell = json.loads(line)

@@ -68,7 +68,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _TensorUnpickler(pickle.Unpickler):
+class _TensorUnpickler(pickle.Unpickler):  # noqa: S301 (that is what it is for)
     """Knows tensors and ordered dicts, by classes of our own; a pickle can name nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:

@@ -33,7 +33,6 @@ def import_pyarrow(doing: str) -> Any:
         ConfigError: It is not installed.
     """
     try:
-        import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise needs_extra(f"{doing} Parquet", "pyarrow", "parquet") from error
@@ -71,7 +70,7 @@ class Parquet(RowFormat):
             row = 0
             with arrow.parquet.ParquetFile(path) as opened:
                 for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
-                    for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    for values in zip(*(_values(arrow, column) for column in batch.columns), strict=True):
                         row += 1
                         yield row, [as_cell(value) for value in values]
 
@@ -118,6 +117,14 @@ def write_columns(out: Path, parts: Iterable[Mapping[str, Any]]) -> None:
 def _holds_no_labels(value: object) -> bool:
     """Embedded pictures and records: the reader takes them for blanks, and leaves them unread."""
     return isinstance(value, bytes | dict)
+
+
+def _values(arrow: Any, column: Any) -> list[object]:
+    """Values of a column; times to the nanosecond, which Python has no type for, as text."""
+    kind = column.type
+    is_time = arrow.types.is_timestamp(kind) or arrow.types.is_time(kind)
+    values: list[object] = (column.cast(arrow.string()) if is_time and kind.unit == "ns" else column).to_pylist()
+    return values
 
 
 def _as_cell(value: object) -> str:

@@ -17,25 +17,34 @@ let queue = [];
 let last = null;
 let isLoading = true;
 
+let requested = 0; // requests for questions, and the latest of them that was answered
+let received = 0;
+
 const pending = new Set(); // answers on their way: the server may still ask for them
+const isComing = () => isLoading || pending.size > 0;
 const nameOf = (item) => `${item.row} ${item.tag}`;
 const waysOf = new Map(); // how each was asked: as such it is asked again
 
 /** Choose anew what follows the question on the screen; that one stays, unless it was answered elsewhere. */
 async function more() {
   const asked = way;
+  const number = ++requested;
   isLoading = !queue.length;
   const shown = queue.slice(0, 1);
   const begin = turn + shown.length;
   const told = await ask("/api/questions", { way, count: 4, begin, exclude: shown.map((item) => [item.row, item.tag]) });
-  if (asked !== way) return;
+  if (asked !== way || number < received) return; // a later request was answered first
+  received = number;
   isLoading = false;
   if (told === null) return;
   const gone = new Set(told.answered.map(([row, tag]) => nameOf({ row, tag })));
   const staying = queue.slice(0, 1).filter((item) => !gone.has(nameOf(item)));
   const here = new Set([...pending, ...staying.map(nameOf)]);
   // A quick hand has gone on meanwhile: turns that have passed are left out.
-  const following = told.items.slice(Math.max(turn + staying.length - begin, 0)).filter((item) => !here.has(nameOf(item)));
+  const coming = told.items.slice(Math.max(turn + staying.length - begin, 0));
+  // A question that is here already would give its turn to the next: the answer on its way asks for the rest again.
+  const repeated = coming.findIndex((item) => here.has(nameOf(item)));
+  const following = repeated < 0 ? coming : coming.slice(0, repeated);
   queue = [...staying, ...following];
   for (const item of following) {
     waysOf.set(nameOf(item), item.way);
@@ -72,7 +81,7 @@ function estimate() {
   const lines = found
     ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
     : [h("strong", {}, `About ${count(model)} tags still missing, the model thinks`), h("span", {}, "Some thirty random checks tell how far it can be believed.")];
-  const isUsedUp = way === "audit" && !queue.length && !isLoading && tags.some((tag) => tag.missing > 0);
+  const isUsedUp = way === "audit" && !queue.length && !isComing() && tags.some((tag) => tag.missing > 0);
   if (unchecked) lines.push(h("button", { onclick: restart }, `Draw anew, with ${plural(unchecked, "new tag")}`));
   else if (isUsedUp) lines.push(h("button", { onclick: restart }, "Draw new ones, among what is open"));
   return h("div", { class: "estimate" }, ...lines);
@@ -102,7 +111,7 @@ function paint() {
       h("div", { class: "segments", role: "group", "aria-label": "Way of asking" }, ...ways),
       item
         ? figure(item)
-        : h("p", { class: "empty" }, isLoading ? "…" : "Nothing is left to ask this way."),
+        : h("p", { class: "empty" }, isComing() ? "…" : "Nothing is left to ask this way."),
       item && h("p", { class: "question" }, "Does ", h("strong", {}, item.tag), " belong here?"),
       h("div", { class: "below" }, estimate(), last && h("p", { class: "soft" }, `Last: ${last.tag}, ${wordOf(last.state)}`)),
     ),

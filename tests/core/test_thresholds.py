@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,14 +149,6 @@ def test_nan_scores_and_negative_shrinkage_are_refused_in_a_sentence():
         pu_thresholds([[0.2]], [[1]], shrinkage=-1.0)
 
 
-def test_tensors_of_half_precision_are_taken():
-    scores, states = separable_case()
-    tensor = torch.tensor(scores).bfloat16()
-    np.testing.assert_array_equal(
-        choose_thresholds(tensor, torch.tensor(states)), choose_thresholds(tensor.double().numpy(), states)
-    )
-
-
 def draw_images(generator, images, frequency, distance, level):
     """True labels, and scores of a fair but imperfect model whose classes are not equally well calibrated."""
     truth = generator.random((images, len(frequency))) < frequency
@@ -188,7 +179,7 @@ def test_classes_whose_threshold_is_mostly_that_of_others_are_named():
     states[np.flatnonzero(states[:, 1])[3:], 1] = 0  # three known positives
     states[np.flatnonzero(states[:, 2])[4:], 2] = 0  # four
     states[:, 3] = 0
-    assert few_positives(states).tolist() == few_positives(torch.tensor(states)).tolist() == [1, 3]
+    assert few_positives(states).tolist() == [1, 3]
     assert few_positives(states, least=5).tolist() == [1, 2, 3]
     scores[:, 1] += 10.0  # its own cut lies above 10, the median of all below 1: half-way is 5.5
     assert pu_thresholds(scores, states)[1] < 5.5 < pu_thresholds(scores, states, shrinkage=0.0)[1]

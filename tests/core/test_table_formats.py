@@ -23,7 +23,7 @@ from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 from positively.tables.write_back import check_writable, write_table
 
-PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 NAMES = [*TABLES, "jsonl"]
 WRITABLE = ["csv", "tsv", "parquet", "jsonl"]
 IMAGES = ["a.jpg", "b.jpg", "c.jpg"]
@@ -200,7 +200,7 @@ def test_the_command_line_reads_the_format_of_a_plugin(plugin, place, tmp_path, 
     write_table(path, table, {}, source=None, options=ReadOptions())
     words = [path, "--images", table.root, "--plugin", plugin]
     assert "shapes.jsonl, JSON lines" in positively("check", *words).stdout
-    network = {name: value for name, value in shapes.pretrained(place).items() if name != "head_options"}
+    network = {name: value for name, value in shapes.frozen(place).items() if name != "head_options"}
     positively("missing", *words, *options(network))
     written = tmp_path / "shapes-missing" / "shapes.jsonl"
     first = json.loads(written.read_text().splitlines()[0])

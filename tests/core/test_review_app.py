@@ -670,7 +670,8 @@ def test_a_review_goes_on_with_its_own_export_in_place_of_the_table(tmp_path, pl
     path.replace(source)
     again = Opened(source, place)
     assert [part.known for part in again.session.model.overview()] == known  # what was found is not known at random
-    assert again.session.model.estimate().missing == pytest.approx(estimate.missing, abs=0.5)
+    uncertain = estimate.high - estimate.low
+    assert again.session.model.estimate().missing == pytest.approx(estimate.missing, abs=0.1 * uncertain)
     again.close()
 
 
@@ -705,8 +706,7 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
     assert len(table) == 60 and table.classes == () and "broken.jpg" in " ".join(notes)
     assert default_place(folder) == tmp_path / "photos.review.sqlite"
     table = with_hashes(table)
-    features = embed_table(table, config(place)).X
-    opened = Opened(folder, place, features, table)
+    opened = Opened(folder, place, embed_table(table, config(place)).X, table)
     client = opened.client()
     status = client.get("/api/status").json()
     assert status["tags"] == [] and status["photos"] == 60 and status["advice"]
@@ -790,13 +790,14 @@ def test_no_process_list_shows_the_token(tmp_path, monkeypatch):
 
 def test_ctrl_c_during_a_renewal_ends_the_process_in_peace():
     script = """
-import time, torch
+import time
+import numpy as np
 from positively.review.renewal import Renewal
 
 def renew():
     end = time.monotonic() + 3
     while time.monotonic() < end:
-        torch.linalg.eigh(torch.eye(600) + torch.rand(600, 600))
+        np.linalg.eigh(np.eye(600) + np.random.rand(600, 600))
 
 renewal = Renewal(renew, lambda: None)
 renewal.add(1000)
@@ -807,7 +808,7 @@ renewal.stop()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypatch, capsys):
+def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, capsys):
     taken = listen("127.0.0.1", 0)
     number = str(taken.getsockname()[1])
     empty = tmp_path / "empty"
@@ -821,6 +822,3 @@ def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, monkeypa
         assert main(["review", *arguments]) == 2
         assert sentence in capsys.readouterr().err
     taken.close()
-    monkeypatch.setitem(sys.modules, "uvicorn", None)  # as if it were not installed
-    assert main(["review", str(source), *words(place)]) == 2
-    assert "The review page needs uvicorn. Run: pip install 'positively[serve]'" in capsys.readouterr().err

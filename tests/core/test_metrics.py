@@ -7,7 +7,6 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
@@ -110,15 +109,6 @@ def test_scores_of_unknown_labels_never_matter():
 
 
 # --- what may come in
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_tensors_of_any_float_kind_are_taken(dtype):
-    scores, states = random_case(6)
-    tensor = torch.tensor(scores, requires_grad=True).to(dtype)
-    expected = metrics.average_precision(tensor.detach().double().numpy(), states)
-    np.testing.assert_array_equal(metrics.average_precision(tensor, torch.tensor(states)), expected)
-    assert metrics.f1_scores(tensor, torch.tensor(states), torch.full((7,), 0.5, dtype=dtype)).overall_f1 > 0
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int64, bool])

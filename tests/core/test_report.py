@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.stats import binomtest
 
 import positively as po
 import shapes
-from conftest import TINY
+from pages import assert_stands_alone, headings, rows_of, text_of
 from positively.calibration import CalibratedScores, OutOfSample, calibrate_summary, summarize
 from positively.cli import main
 from positively.errors import FileError, ImageError, RunError
@@ -38,7 +37,7 @@ SECTIONS = [
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x^2$ & 100 %", "緑 " + "long" * 60)
 
 
-basics = shapes.pretrained
+basics = shapes.frozen
 
 
 @pytest.fixture(scope="session")
@@ -71,47 +70,13 @@ def hostile(place, tags):
     return made, shown
 
 
-def text_of(run):
-    return (run.path / "report.html").read_text(encoding="utf-8")
-
-
-def headings(page):
-    return re.findall(r"<h2>(.*?)</h2>", page)
-
-
-def rows_of(page, title):
-    """Cells of a table of the page, row by row."""
-    table = page.split(f'aria-label="{title}"')[1].split("<tbody>")[1].split("</tbody>")[0]
-    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:]]
-
-
-class Addresses(HTMLParser):
-    """Collects what a page would fetch."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attributes):
-        names = ("src", "href", "xlink:href", "srcset", "poster", "data", "action")
-        self.found += [value for name, value in attributes if name in names]
-
-
-def assert_stands_alone(page):
-    addresses = Addresses()
-    addresses.feed(page)
-    assert not [value for value in addresses.found if not value.startswith(("data:image/", "#"))]
-    assert "http:" not in page and "https:" not in page and "@import" not in page
-    assert not re.findall(r"url\((?!#)", page)
-
-
 def test_fit_writes_a_page_with_every_section_that_needs_nothing_else(run):
     page = text_of(run)
     assert headings(page) == SECTIONS
     assert page.count("<svg") == 8 and page.count("data:image/") >= 24
     assert_stands_alone(page)
     assert len(page) < 3_000_000
-    assert "200" in page and "positively_tiny at 24 px" in page and "closed-form" in page
+    assert "200" in page and "colors.onnx at 24 px" in page and "closed-form" in page
     assert re.fullmatch(r"less than a second|.*\d (h|min|s)", dict(rows_of(page, "Training"))["Time"])
     assert (run.path / "report.html").stat().st_size < 3_000_000
 
@@ -252,28 +217,6 @@ def test_a_thousand_tags_make_a_page_that_can_be_read(run):
     assert len(rows_of(page, "All tags")) == 1000 and len(page) < 3_000_000
     assert "100 of 1,000 tags could not be learned and are never given" in page
     assert "The 24 most frequent of 1,000 tags." in page
-
-
-def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp_path, capsys):
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
-    assert main(["train", str(scenes / "train.csv"), *words, "--out", str(tmp_path / "run")]) == 0
-    assert f"Report: {tmp_path / 'run' / 'report.html'}." in capsys.readouterr().err
-    made = po.Run(tmp_path / "run")
-    page = text_of(made)
-    assert "They are no probabilities" in page and "Two ways on: positively evaluate" in page
-    assert "Missing tags" not in headings(page) and "expected" not in page.split("How good it is")[2].split("</p>")[0]
-    assert_stands_alone(page)
-    assert "What was measured after each epoch" in page
-    # The run has no labels of its own: its table is read again, as long as it is there.
-    known = po.read(scenes / "train.csv", quiet=True).counts(po.LabelState.POSITIVE)
-    assert sorted(int(cells[1]) for cells in rows_of(page, "All tags")) == sorted(known.tolist())
-    config = made.folder.config.read_text(encoding="utf-8")
-    made.folder.config.write_text(config.replace(str(scenes), str(tmp_path / "gone")), encoding="utf-8")
-    made.folder.record(made.folder.config)
-    assert len(rows_of(po.write_report(made).read_text(encoding="utf-8"), "All tags")[0]) == 2
-    made.folder.config.write_text("- no configuration", encoding="utf-8")
-    with pytest.raises(RunError, match=r"config\.yaml"):
-        po.write_report(made)
 
 
 def test_what_was_judged_on_a_part_of_the_photos_is_scaled_up_and_said(run):

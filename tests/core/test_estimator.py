@@ -25,6 +25,8 @@ from positively.metrics import mean_average_precision, pu_average_precision
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": "a weight counts in the fit alone; ranks, by which the penalty "
     "and probabilities are found, count each row once, for copies of a row must not vouch for one another",
+    "check_methods_subset_invariance": "scores are single precision: on some processors a row alone is off by 2e-7, "
+    "where the check allows 1e-7",
     "check_supervised_y_2d": "a column is not a misshapen 1-D y, but a table of one class with three label states",
 }
 

@@ -4,9 +4,6 @@ import re
 from dataclasses import replace
 
 import numpy as np
-
-from positively.labels import UNKNOWN, LabelTable
-from reviewing import served
 from test_review_page import (  # noqa: F401
     decided,
     playwright,
@@ -16,6 +13,9 @@ from test_review_page import (  # noqa: F401
     until,
     visit,
 )
+
+from positively.labels import UNKNOWN, LabelTable
+from reviewing import served
 
 
 def cursor_is(page, row):

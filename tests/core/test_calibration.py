@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 
 from positively.calibration import (
@@ -209,7 +208,7 @@ def test_average_precision_of_a_summary_is_close_to_that_of_the_scores():
 def test_average_precision_of_positives_reads_states_of_any_kind():
     scores, states, _ = table(0.3, images=200, classes=4, negatives=0.2)
     expected_value = pair_average_precision(scores, states == 1)
-    for kind in (np.asarray, np.ndarray.tolist, torch.from_numpy, sparse.csr_array):
+    for kind in (np.asarray, np.ndarray.tolist, sparse.csr_array):
         assert pu_average_precision(kind(states), scores) == expected_value
     assert pu_average_precision(states[:, 0], scores[:, 0]) == pair_average_precision(scores[:, :1], states[:, :1] == 1)
     with pytest.raises(MetricError, match="shapes"):
@@ -298,12 +297,6 @@ def test_odd_tables_give_numbers(name, bend, leave_one_out):
     assert (calibration.at_most <= len(scores)).all() and (calibration.positives <= len(scores) + 1e-9).all()
     assert np.isfinite(calibration.offset).all() and np.isfinite(calibration.slope).all()
     assert (calibration.slope >= 0).all()
-
-
-def test_tensors_are_taken():
-    scores, states, _ = table(images=100, classes=3)
-    from_tensors = calibrate(torch.from_numpy(scores), torch.from_numpy(states))
-    np.testing.assert_array_equal(from_tensors.offset, calibrate(scores, states).offset)
 
 
 def test_what_cannot_be_calibrated_is_refused_in_a_sentence():
