@@ -33,7 +33,7 @@ def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp
     made.folder.record(made.folder.config)
     assert len(rows_of(po.write_report(made).read_text(encoding="utf-8"), "All tags")[0]) == 2
     made.folder.config.write_text("- no configuration", encoding="utf-8")
-    with pytest.raises(RunError, match=r"config\.yaml is missing or damaged"):
+    with pytest.raises(RunError, match=r"config\.yaml"):
         po.write_report(made)
 
 

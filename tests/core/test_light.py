@@ -83,7 +83,7 @@ def test_everyday_use_loads_no_torch(place, tables, environment, tmp_path):
         ["train", "TABLE", "--backbone", "resnet101"],
         ["missing", "TABLE", "--backbone", "resnet101"],
         ["check", "--method", "pu-mlc"],
-        ["check", "--head", "kernel"],
+        ["check", "--head", "linear"],
         ["bench", "coco-mini"],
         ["demo"],
     ],

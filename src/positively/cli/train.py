@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> int:
     from positively.api import train_file
     from positively.report.finished import report_training
 
-    run, table = train_file(source, reading, config, {"table": values.table, **asdict(reading)})
+    told = {"table": values.table, **asdict(reading)}
+    del told["find_images"]  # it follows from the embeddings, and is no option that config.yaml could give again
+    run, table = train_file(source, reading, config, told)
     report_training(run, table)
     return 0
