@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Literal
 from positively.cli.parsing import Parser, take, take_reading
 from positively.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
 from positively.research.bench.options import BenchOptions
+from positively.research.recipes.named import find_file, names_in
 from positively.tables.options import ReadOptions
 
 if TYPE_CHECKING:
     from positively.research.bench.datasets import Dataset
     from positively.research.bench.grid import Bench, Job
 
+_SUITES = Path(__file__).parents[1] / "research" / "bench" / "suites"
 # What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
 _READING = {"year", "empty_images", "difficult", "skip_missing", "skip_broken", "verify"}
 _CHOSEN = {
@@ -27,12 +29,11 @@ _CHOSEN = {
 
 def parser() -> Parser:
     """Options of the verb."""
-    suites = (path.stem for path in Path(__file__).parents[1].glob("research/bench/suites/*.yaml"))
     made = Parser(
         "bench",
         "[SUITE ...]",
         "Run grids of trainings (method × known ratio × label noise × seed × dataset) and write their tables and "
-        f"figures with the paper's beside them. A suite is a name ({', '.join(sorted(suites))}) or a YAML file of your "
+        f"figures with the paper's beside them. A suite is a name ({', '.join(names_in(_SUITES))}) or a YAML file of your "
         "own; default: table1. What is there already is not computed again, and any number of processes may run the "
         "same command at once.",
     )
@@ -69,21 +70,15 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, train what is missing, write the report."""
     values, recipe = parser().parse_recipe(arguments)
+    from positively.cli.paths import require_table
     from positively.errors import ConfigError, option
-    from positively.finetune.auto import check_wing_config
-    from positively.finetune.runtime import launch
-    from positively.logs import logger
-    from positively.models import check_word_vectors, find_backbone
     from positively.registry import load_plugin
-    from positively.report.page import write_report
-    from positively.research.bench.datasets import read_dataset
-    from positively.research.bench.grid import Bench
-    from positively.research.bench.sections import labels_section, suite_section
-    from positively.research.bench.suite import read_suite
 
     began, options = time.perf_counter(), take(BenchOptions, values)
     if values.plugin:
         load_plugin(values.plugin)
+    for name in values.suites:
+        find_file(_SUITES, "suite", name)
     if not values.data:
         raise ConfigError(
             f"Which benchmark? Pass {option('data', 'FOLDER')}: COCO's, a VOCdevkit, or one with train.csv and val.csv."
@@ -95,6 +90,19 @@ def main(arguments: list[str]) -> int:
         )
     if options.seeds < 1:
         raise ConfigError(f"{option('seeds')} must be at least 1, not {options.seeds}.")
+    for place in values.data:
+        require_table(place)
+    # What takes seconds to import comes after what can be wrong at a glance.
+    from positively.finetune.auto import check_wing_config
+    from positively.finetune.runtime import launch
+    from positively.logs import logger
+    from positively.models import check_word_vectors, find_backbone
+    from positively.report.page import write_report
+    from positively.research.bench.datasets import read_dataset
+    from positively.research.bench.grid import Bench
+    from positively.research.bench.sections import labels_section, suite_section
+    from positively.research.bench.suite import read_suite
+
     suites = [read_suite(name) for name in dict.fromkeys(values.suites)]
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
