@@ -33,9 +33,9 @@ def parser() -> Parser:
         "bench",
         "[SUITE ...]",
         "Run grids of trainings (method × known ratio × label noise × seed × dataset) and write their tables and "
-        f"figures with the paper's beside them. A suite is a name ({', '.join(names_in(_SUITES))}) or a YAML file of your "
-        "own; default: table1. What is there already is not computed again, and any number of processes may run the "
-        "same command at once.",
+        f"figures with the paper's beside them. A suite is a name ({', '.join(names_in(_SUITES))}) or a YAML file of "
+        "your own; default: table1. What is there already is not computed again, and any number of processes may run "
+        "the same command at once.",
     )
     made.add_argument("suites", nargs="*", type=str, default=["table1"], help="names of suites, or YAML files")
     made.add_recipe()
