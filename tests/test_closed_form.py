@@ -12,7 +12,7 @@ import torch
 
 import positively as po
 import shapes
-from positively.calibration import level_positives
+from positively.calibration import rescale_loo
 from positively.cli import main
 from positively.config import TrainConfig
 from positively.errors import ConfigError, RunError, in_python
@@ -134,7 +134,7 @@ def test_out_of_sample_scores_are_written_and_do_not_leak(run, complete):
     assert images == list(complete.images)
     tags = complete.with_known_ratio(0.5, 0).positives_only().states()
     truth = complete.states() == 1
-    levelled = level_positives(scores, tags)
+    levelled = rescale_loo(scores, tags)
     for known, hidden in ((levelled[tags == 1], levelled[truth & (tags == 0)]),):
         assert abs(known.mean() - hidden.mean()) < 3 * np.sqrt(known.var() / len(known) + hidden.var() / len(hidden))
 

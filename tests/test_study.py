@@ -232,7 +232,7 @@ def test_criteria_prefer_scores_that_rank_positives_high(problem, labels):
         assert criterion(problem.truth + noise, labels.states) > criterion(noise, labels.states)
 
 
-@pytest.mark.parametrize("step", (probe.ONE_STEP, probe.Step(0.5)))
+@pytest.mark.parametrize("step", (probe.ONE_STEP, probe.SelfTraining(0.5)))
 def test_a_sweep_judges_every_penalty(step, problem, labels):
     history = sweep(problem, labels, step)
     assert len(history) == 11 and {*criteria.CRITERIA, "mAP", "penalty"} == history[0].keys()

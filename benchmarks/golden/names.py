@@ -48,7 +48,7 @@ def penalties(probe: Any) -> list[float]:
 
 def last_step(probe: Any) -> list[float]:
     """Strength, factor and kind of the last fit."""
-    return [probe.step.strength, probe.step.factor, probe.step.fills]
+    return [probe.step.strength, probe.step.factor, probe.step.imputes]
 
 
 def weights(probe: Any) -> dict[str, npt.NDArray[np.float64]]:

@@ -13,9 +13,9 @@ from benchmarks.study.criteria import Criterion, best_penalty
 from benchmarks.study.masks import known_positives
 from benchmarks.study.problem import Problem
 from benchmarks.study.spaces import Space
-from positively.calibration import level_positives
+from positively.calibration import rescale_loo
 from positively.labels import POSITIVE, States
-from positively.probe import Probe, Step
+from positively.probe import Probe, SelfTraining
 from positively.probe.choice import PENALTIES
 from positively.probe.labels import ProbeLabels
 from positively.probe.solution import Solution
@@ -60,7 +60,7 @@ def auto(
     *,
     space: str = "kernel",
     negatives: bool = False,
-    step: Step | None = None,
+    step: SelfTraining | None = None,
     rule: Rule | None = None,
 ) -> Learned:
     """``positively.probe.fit``, of which each option changes one thing.
@@ -96,10 +96,12 @@ def by_criterion(criterion: Criterion) -> Rule:
 def held_out(solution: Solution, states: States, penalty: float) -> npt.NDArray[np.floating]:
     """N×C leave-one-out scores after one step, known positives levelled."""
     targets = (states == POSITIVE).astype(np.float32)
-    return level_positives(solution.ridge.held_out_scores(solution.moments, targets, penalty), states)
+    return rescale_loo(solution.ridge.held_out_scores(solution.moments, targets, penalty), states)
 
 
 def _learned(space: Space, probe: Probe) -> Learned:
     penalty, step = probe.kernel.penalty, probe.step
     solution = space.ridge.solution(probe.kernel.moments, step.factor * penalty)
-    return Learned(space.test_scores(solution), {"penalty": penalty, "soft_step": step.strength, "filled": step.fills})
+    return Learned(
+        space.test_scores(solution), {"penalty": penalty, "soft_step": step.strength, "filled": step.imputes}
+    )

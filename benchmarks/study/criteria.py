@@ -17,7 +17,7 @@ from positively.labels import NEGATIVE, POSITIVE, States
 from positively.losses import vpu
 from positively.metrics import average_precision, pair_average_precision
 from positively.probe.choice import PENALTIES, _vertex
-from positively.probe.probe import LOGIT_BEND
+from positively.probe.probe import LOGIT_ASINH_SCALE
 
 Scores = npt.NDArray[np.floating]
 Criterion = Callable[[Scores, States], float]
@@ -63,7 +63,7 @@ def variational(scores: Scores, states: States) -> float:
     """
     chosen = judged(states)
     scores, states = scores[:, chosen], np.where(states[:, chosen] == POSITIVE, 1, 0)
-    logits = calibration.calibrate(scores, states, leave_one_out=False, bend=LOGIT_BEND).logits(scores)
+    logits = calibration.calibrate(scores, states, leave_one_out=False, asinh_scale=LOGIT_ASINH_SCALE).logits(scores)
     return -float(vpu(torch.from_numpy(logits), torch.from_numpy(states), class_reduction="mean"))
 
 

@@ -15,7 +15,7 @@ from benchmarks.study.sweep import STEPS, sweep
 from benchmarks.study.variants import Variant
 from positively.errors import ConfigError
 from positively.models import Depth
-from positively.probe import Step
+from positively.probe import SelfTraining
 
 SWEEPS = {name: f"sweep-{name.replace(' ', '-')}" for name in STEPS}
 """Rows of part ``criterion``, by the names of their steps."""
@@ -101,6 +101,6 @@ def _sweeps(setting: Setting, size: int, seed: int) -> list[Job]:
     ]
 
 
-def _sweep(step: Step, problem: Problem, labels: Labels) -> dict[str, Any]:
+def _sweep(step: SelfTraining, problem: Problem, labels: Labels) -> dict[str, Any]:
     history = sweep(problem, labels, step)
     return {"test": {"mAP": max(entry["mAP"] for entry in history)}, "history": history}

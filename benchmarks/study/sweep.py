@@ -12,15 +12,15 @@ from benchmarks.study.closed import Labels, RuledProbe, fixed
 from benchmarks.study.criteria import CRITERIA
 from benchmarks.study.masks import known_positives
 from benchmarks.study.problem import Problem
-from positively.calibration import level_positives
-from positively.probe import ONE_STEP, Step
+from positively.calibration import rescale_loo
+from positively.probe import ONE_STEP, SelfTraining
 from positively.probe.choice import PENALTIES
 from positively.probe.labels import ProbeLabels
 
-STEPS = {"one step": ONE_STEP, "soft step": Step(0.5)}
+STEPS = {"one step": ONE_STEP, "soft step": SelfTraining(0.5)}
 
 
-def sweep(problem: Problem, labels: Labels, step: Step) -> list[dict[str, float]]:
+def sweep(problem: Problem, labels: Labels, step: SelfTraining) -> list[dict[str, float]]:
     """One entry a λ: ``penalty``, every criterion by out-of-sample scores, and ``mAP`` on the test photos.
 
     Out-of-sample scores are exact leave-one-out after one step and those of label folds after a soft step, where
@@ -32,7 +32,7 @@ def sweep(problem: Problem, labels: Labels, step: Step) -> list[dict[str, float]
         probe = RuledProbe(fixed(penalty), ProbeLabels(states), space.ridge, step=step, seed=problem.seed)
         scores = probe.loo_scores
         if step == ONE_STEP:  # a fold's scores are at the level of all positives already
-            scores = level_positives(scores, states)
+            scores = rescale_loo(scores, states)
         solution = space.ridge.solution(probe.kernel.moments, step.factor * penalty)
         entry = {name: criterion(scores, states) for name, criterion in CRITERIA.items()}
         found.append({"penalty": penalty, **entry, "mAP": problem.quality(space.test_scores(solution))})

@@ -43,9 +43,9 @@ from positively.losses import adaptive_temperature, mixup_consistency, mixup_tar
 from positively.losses.statistics import batch_log_mean_exp
 from positively.metrics import mean_average_precision
 from positively.models.heads import pool_windows
-from positively.probe import ONE_STEP, Probe, ProbeOptions, Step, fit, fit_table
+from positively.probe import ONE_STEP, Probe, ProbeOptions, SelfTraining, fit, fit_table
 from positively.probe.choice import PENALTIES, choose_penalty
-from positively.probe.probe import LOGIT_BEND
+from positively.probe.probe import LOGIT_ASINH_SCALE
 from positively.randomness import random_stream
 
 Scores = npt.NDArray[np.float32]
@@ -185,7 +185,7 @@ class Student:
         found = dict(zip(PENALTIES, probe.scores_at(held, PENALTIES), strict=True))
         return choose_penalty(found.__getitem__, self.states[self.held] == POSITIVE, between=False)
 
-    def _fit(self, features: Scores, step: Step | None = None) -> Probe:
+    def _fit(self, features: Scores, step: SelfTraining | None = None) -> Probe:
         return fit(features, self.states[self.rows], step=step, landmarks=self.landmarks, seed=self.seed)
 
 
@@ -238,7 +238,7 @@ def learn(problem: Problem, labels: Labels, *, teaching: Teaching) -> Learned:
         if unseen is not None:
             assert isinstance(method, Distill)
             told = states[student.rows]
-            meaning = calibrate(unseen, told, leave_one_out=False, bend=LOGIT_BEND)
+            meaning = calibrate(unseen, told, leave_one_out=False, asinh_scale=LOGIT_ASINH_SCALE)
             method.targets = torch.from_numpy(meaning.soft_targets(unseen, told).astype(np.float32))
         trainer.run()
         features = student.features()

@@ -29,7 +29,7 @@ from benchmarks.study.closed import Labels, Learned
 from benchmarks.study.criteria import best_penalty, pu_ap
 from benchmarks.study.problem import Problem
 from benchmarks.study.spaces import Space
-from positively.calibration import level_positives
+from positively.calibration import rescale_loo
 from positively.labels import POSITIVE, States
 from positively.probe.choice import PENALTIES
 from positively.probe.linalg import Double, Floats
@@ -68,7 +68,7 @@ def held_out(space: Space, states: States, penalty: float) -> npt.NDArray[np.flo
         fits = half.T @ scipy.linalg.solve_triangular(factor, np.ones(len(across)), lower=True)
         own = (products.diagonal() + np.square(half).sum(axis=0)) / count
         scores[:, column] = np.where(positive, fits - own, fits / np.maximum(1 - own, 1e-6))
-    return level_positives(scores, states)
+    return rescale_loo(scores, states)
 
 
 def _scale(space: Space, penalty: float) -> Double:

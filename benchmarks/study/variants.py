@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.study import closed, criteria, logistic, unlabeled
 from benchmarks.study.closed import Labels, Learned
 from benchmarks.study.problem import Problem
-from positively.probe import ONE_STEP, Step
+from positively.probe import ONE_STEP, SelfTraining
 
 Learn = Callable[[Problem, Labels], Learned]
 
@@ -87,7 +87,7 @@ ABLATION = (
         chooses_step=True,
     ),
     ONE,
-    Variant("soft", "soft step always, half strength", partial(closed.auto, step=Step(0.5)), 4),
+    Variant("soft", "soft step always, half strength", partial(closed.auto, step=SelfTraining(0.5)), 4),
     Variant("without", "positives not among the unlabeled", unlabeled.without_positives, 25, against="one-step"),
     WITH_NEGATIVES,
     BCE,

@@ -49,7 +49,7 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
         temporary.chmod(permissions)  # safetensors makes a new file that nobody else may read
         with temporary.open("r+b") as file:  # Windows flushes only a file that may be written to
             os.fsync(file.fileno())
-        patiently(lambda: temporary.replace(path))
+        retrying(lambda: temporary.replace(path))
     except Exception as error:
         code = _failed_write(error)
         if code is None:
@@ -60,10 +60,10 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def beside(source: Path, ending: str) -> Path:
+def sibling(source: Path, ending: str) -> Path:
     """A place beside a file or a folder, named after it: ``tags.csv`` → ``tags.review.sqlite``; ``.`` by its real name.
 
-    >>> beside(Path("a/tags.csv"), "-missing").as_posix()
+    >>> sibling(Path("a/tags.csv"), "-missing").as_posix()
     'a/tags-missing'
     """
     named = source if source.name not in ("", "..") else Path(os.path.abspath(source))  # noqa: PTH100 (links stay)
@@ -139,7 +139,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def patiently(action: Callable[[], Result]) -> Result:
+def retrying(action: Callable[[], Result]) -> Result:
     """Do something to a file that another process may hold for a moment, which on Windows is no permission."""
     for pause in _PAUSES:
         try:

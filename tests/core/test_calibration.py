@@ -12,8 +12,8 @@ from positively.calibration import (
     expected,
     f1_cuts,
     join,
-    level_positives,
     precision_cuts,
+    rescale_loo,
     summarize,
     summarized_pu_average_precision,
 )
@@ -21,7 +21,7 @@ from positively.errors import MetricError
 from positively.metrics import average_precision, f1_scores, pair_average_precision, pu_average_precision
 
 # Normal scores of equal spread: the true logit is straight, so that there is a known answer.
-STRAIGHT = {"leave_one_out": False, "frequency_bend": np.inf}
+STRAIGHT = {"leave_one_out": False, "frequency_asinh_scale": np.inf}
 
 
 def table(frequency=0.5, images=3000, classes=20, seed=0, distance=3.0, negatives=0.0):
@@ -76,7 +76,7 @@ def test_at_most_is_wider_where_less_is_known():
 
 def test_known_negatives_identify_the_label_frequency_even_under_a_wrong_shape():
     scores, states, truth = table(0.3, distance=2.0, negatives=0.4)
-    wrong_shape = {"leave_one_out": False, "frequency_bend": 0.6}
+    wrong_shape = {"leave_one_out": False, "frequency_asinh_scale": 0.6}
     alone = calibrate(scores, np.maximum(states, 0), **wrong_shape)
     both = calibrate(scores, states, **wrong_shape)
     assert relative_error(both, truth) < 0.5 * relative_error(alone, truth)
@@ -150,15 +150,15 @@ def test_the_scale_of_the_scores_does_not_matter():
     np.testing.assert_allclose(plain.probabilities(scores), scaled.probabilities(40.0 * scores - 3.0), atol=1e-6)
 
 
-@pytest.mark.parametrize("bend", [np.inf, 2.0])
-def test_the_logit_is_what_slope_and_offset_say(bend):
+@pytest.mark.parametrize("asinh_scale", [np.inf, 2.0])
+def test_the_logit_is_what_slope_and_offset_say(asinh_scale):
     scores, states, _ = table(images=800, classes=5)
-    calibration = calibrate(scores, states, bend=bend)
-    if np.isinf(bend):
+    calibration = calibrate(scores, states, asinh_scale=asinh_scale)
+    if np.isinf(asinh_scale):
         logits = calibration.slope * scores + calibration.offset
     else:
-        bent = calibration.width * np.arcsinh((scores - calibration.center) / calibration.width)
-        logits = calibration.slope * bent + calibration.offset
+        scaled = calibration.width * np.arcsinh((scores - calibration.center) / calibration.width)
+        logits = calibration.slope * scaled + calibration.offset
     np.testing.assert_allclose(calibration.probabilities(scores), 1 / (1 + np.exp(-logits)), atol=1e-12)
 
 
@@ -171,7 +171,7 @@ def test_a_table_too_large_for_memory_is_calibrated_by_blocks_of_classes():
 def test_known_positives_scored_without_their_own_label_are_lifted():
     scores = np.array([[0.3, 0.3], [0.6, 0.1], [0.2, 0.2], [0.9, 0.4]])
     states = np.array([[1, 1], [1, 0], [1, 0], [0, 0]])
-    lifted = level_positives(scores, states)
+    lifted = rescale_loo(scores, states)
     np.testing.assert_allclose(lifted[:, 0], [0.45, 0.9, 0.3, 0.9])
     np.testing.assert_array_equal(lifted[:, 1], scores[:, 1])  # one positive has no others to compare with
 
@@ -221,7 +221,7 @@ def test_cuts_by_expected_f1_do_as_well_as_cuts_that_saw_the_truth():
     scores, states, truth = table(0.3, images=6000)
     fresh, _, fresh_truth = table(images=6000, seed=0)
     summary = summarize(scores, states, leave_one_out=False)
-    calibration = calibrate_summary(summary, frequency_bend=np.inf)
+    calibration = calibrate_summary(summary, frequency_asinh_scale=np.inf)
     cuts = f1_cuts(calibration, summary)
     complete = np.where(truth, 1, -1)
     grid = np.quantile(scores, np.linspace(0.8, 0.999, 60), axis=0)
@@ -242,7 +242,7 @@ def test_a_wished_precision_is_reached_or_refused():
     scores, states, truth = table(0.5, images=6000, distance=2.0)
     scores[:, 0] = np.random.default_rng(3).normal(size=6000)
     summary = summarize(scores, states, leave_one_out=False)
-    calibration = calibrate_summary(summary, frequency_bend=np.inf)
+    calibration = calibrate_summary(summary, frequency_asinh_scale=np.inf)
     cuts = precision_cuts(calibration, summary, 0.8)
     assert np.isinf(cuts[0])
     given = calibration.probabilities(scores) >= cuts
@@ -277,14 +277,14 @@ def odd_tables():
 
 
 @pytest.mark.parametrize("name", odd_tables())
-@pytest.mark.parametrize("bend", [np.inf, 2.0])
+@pytest.mark.parametrize("asinh_scale", [np.inf, 2.0])
 @pytest.mark.parametrize("leave_one_out", [True, False])
-def test_odd_tables_give_numbers(name, bend, leave_one_out):
+def test_odd_tables_give_numbers(name, asinh_scale, leave_one_out):
     scores, states = odd_tables()[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         summary = summarize(scores, states, leave_one_out=leave_one_out)
-        calibration = calibrate_summary(summary, bend=bend)
+        calibration = calibrate_summary(summary, asinh_scale=asinh_scale)
         probabilities = calibration.probabilities(scores)
         targets = calibration.soft_targets(scores, states)
         cuts = f1_cuts(calibration, summary)

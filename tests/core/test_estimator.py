@@ -201,7 +201,7 @@ def test_parameters_are_those_of_the_probe(data):
     linear = po.PUClassifier(kernel="linear").fit(X, Y)
     assert linear.probe_.kernel.ridge.basis.transform.shape[0] == X.shape[1]
     assert po.PUClassifier(self_training=False).fit(X, Y).probe_.step == probe.ONE_STEP
-    assert po.PUClassifier(self_training=0.25).fit(X, Y).probe_.step == probe.Step(0.25)
+    assert po.PUClassifier(self_training=0.25).fit(X, Y).probe_.step == probe.SelfTraining(0.25)
     negative = po.PUClassifier(unlabeled_includes_positives=False).fit(X, Y)
     plain = po.PUClassifier().fit(X, Y)
     assert np.isnan(negative.missing_).all()

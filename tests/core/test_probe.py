@@ -7,17 +7,17 @@ import pytest
 from scipy import sparse
 
 from positively import probe
-from positively.calibration import level_positives
+from positively.calibration import rescale_loo
 from positively.errors import ConfigError, LabelError, PositivelyError
 from positively.metrics import mean_average_precision, pair_average_precision
-from positively.probe import ONE_STEP, SOFT_STEPS, Step
+from positively.probe import ONE_STEP, SOFT_STEPS, SelfTraining
 from positively.probe.choice import PENALTIES
 from positively.probe.fitting import decompose
 from positively.probe.linalg import gaussian_kernel
 from positively.probe.ridge import Ridge
 
 SOFT = SOFT_STEPS[0]
-FILLED = Step(0.0, 0.2, fills=True)
+FILLED = SelfTraining(0.0, 0.2, imputes=True)
 
 
 def made_table(images=160, classes=5, width=12, known=0.5, seed=0):
@@ -180,7 +180,7 @@ def test_the_penalty_is_the_best_of_the_grid_by_dense_leave_one_out(table, fitte
             weights = np.full(len(features), 1 / len(features))
             weights[row] = 0
             scores[row] = dense_solution(features, points, targets, penalty, weights)(features[[row]])[0]
-        quality.append(pair_average_precision(level_positives(scores, states), states == 1))
+        quality.append(pair_average_precision(rescale_loo(scores, states), states == 1))
     best = PENALTIES[int(np.argmax(quality))]
     assert best / 10**0.26 < fitted.kernel.penalty < best * 10**0.26  # between the grid's points
 
@@ -249,7 +249,7 @@ def test_scores_of_known_and_hidden_positives_do_not_differ(step):
     for seed in range(4):
         features, states, truth = made_table(images=500, classes=6, known=0.3, seed=seed)
         fitted = probe.fit(features, states, step=step)
-        scores = fitted.loo_scores if step != ONE_STEP else level_positives(fitted.loo_scores, states)
+        scores = fitted.loo_scores if step != ONE_STEP else rescale_loo(fitted.loo_scores, states)
         top = np.argsort(np.argsort(-scores, axis=0), axis=0) < 100
         for name, which in (("known", states == 1), ("hidden", truth & (states == 0))):
             found[name] += (top & which).sum()
@@ -263,7 +263,7 @@ def test_scores_of_known_and_hidden_positives_do_not_differ(step):
 def test_leave_one_out_after_the_soft_step_would_leak():
     """What label folds are for."""
     features, states, truth = made_table(images=500, classes=6, known=0.15)
-    step = probe.Step(1.0, 1.0)
+    step = probe.SelfTraining(1.0, 1.0)
     fitted = probe.fit(features, states, step=step)
     fitted.set_penalty(1e-3)
     fitted.first = replace(fitted.first, label_frequency=np.full(6, 0.15))
@@ -327,7 +327,7 @@ def test_a_filled_step_is_least_squares_over_the_known_labels_alone(monkeypatch)
 )
 def test_known_labels_are_fitted_alone_where_negatives_are_known_as_often(known, negatives, fills):
     features, states, _ = masked_table(known, negatives)
-    assert probe.fit(features, states).step.fills is fills
+    assert probe.fit(features, states).step.imputes is fills
 
 
 def test_negatives_known_as_often_help():
@@ -348,7 +348,7 @@ def test_one_class_without_negatives_is_not_fitted_to_its_known_labels():
     features, states, _ = masked_table(0.4, 0.4)
     absent = np.flatnonzero(states[:, 0] == -1)
     states[absent[1:], 0] = 0  # one negative is left
-    assert not probe.fit(features, states).step.fills
+    assert not probe.fit(features, states).step.imputes
 
 
 def test_images_of_no_weight_do_not_count_in_a_filled_step():
@@ -357,7 +357,7 @@ def test_images_of_no_weight_do_not_count_in_a_filled_step():
     alone = probe.fit(features[:200], states[:200], landmarks=400)
     states[200:] = 0
     beside = probe.fit(features, states, sample_weight=weights, landmarks=400)
-    assert beside.step == alone.step and beside.step.fills
+    assert beside.step == alone.step and beside.step.imputes
     np.testing.assert_allclose(beside.scores(features), alone.scores(features), atol=1e-4)
 
 
@@ -370,7 +370,7 @@ def test_probabilities_of_a_filled_step_add_up_on_other_photos():
         features = generator.gamma(1.0, size=(2400, 32)) + 3 * truth @ generator.random((8, 32))
         known = generator.random(truth.shape) < 0.6
         fitted = probe.fit(features[:900], np.where(known, np.where(truth, 1, -1), 0)[:900].astype(np.int8))
-        assert fitted.step.fills
+        assert fitted.step.imputes
         found += fitted.probabilities(features[900:]).sum()
         true += truth[900:].sum()
     assert found == pytest.approx(true, rel=0.1)  # 1.3 times as many with λ of the whole table
@@ -382,7 +382,7 @@ def test_scores_of_a_filled_step_are_out_of_sample():
     for seed in range(4):
         features, states, truth = masked_table(0.4, 0.4, seed, images=500)
         fitted = probe.fit(features, states)
-        assert fitted.step.fills
+        assert fitted.step.imputes
         rank = np.argsort(np.argsort(fitted.loo_scores, axis=0), axis=0)
         for sign, which in (("+", truth), ("-", ~truth)):
             places[f"known {sign}"].extend(rank[which & (states != 0)])

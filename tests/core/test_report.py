@@ -200,9 +200,9 @@ def test_one_tag_makes_a_page_too(place, tags):
 def test_a_thousand_tags_make_a_page_that_can_be_read(run):
     contents = read_contents(run.path)
     columns = np.arange(1000) % 4
-    calibration = contents.calibrated.calibration.take(columns)
+    calibration = contents.calibrated.calibration.select(columns)
     calibration.learned[900:] = False
-    found = CalibratedScores(calibration, contents.calibrated.summary.take(columns))
+    found = CalibratedScores(calibration, contents.calibrated.summary.select(columns))
     thousand = replace(
         contents,
         model={**contents.model, "classes": [f"tag {index}" for index in range(1000)]},
@@ -248,7 +248,7 @@ def calibrated():
     scores = generator.normal(3.0 * truth)
     known = truth & (generator.random(truth.shape) < 0.4)
     summary = summarize(scores, known.astype(np.int8), leave_one_out=False)
-    return CalibratedScores(calibrate_summary(summary, frequency_bend=np.inf), summary), scores, truth
+    return CalibratedScores(calibrate_summary(summary, frequency_asinh_scale=np.inf), summary), scores, truth
 
 
 def test_recall_that_is_counted_and_precision_that_is_expected_meet_the_truth(calibrated):

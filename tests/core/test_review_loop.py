@@ -260,9 +260,9 @@ def test_a_new_tag_is_not_learned_before_some_of_the_likeliest_were_rejected():
 
 def test_the_bound_of_a_new_tag_knows_that_slopes_are_uncertain():
     generator = np.random.default_rng(0)
-    information, bent = generator.random((1, 9)) * (np.arange(9) > 5), np.linspace(-3, 3, 9)[None]
-    found = _deviation(information, bent, np.array([0.7]))[0]
-    design = np.stack([np.ones(9), bent[0]], axis=1)
+    information, scaled = generator.random((1, 9)) * (np.arange(9) > 5), np.linspace(-3, 3, 9)[None]
+    found = _deviation(information, scaled, np.array([0.7]))[0]
+    design = np.stack([np.ones(9), scaled[0]], axis=1)
     variance = np.linalg.inv(design.T @ (information.T * design) + np.diag([5.0**-2, 0.7**-2]))
     np.testing.assert_allclose(found**2, np.einsum("ij,jk,ik->i", design, variance, design))
     assert found[0] > found[7]  # answers were at the top: little is known of the rest

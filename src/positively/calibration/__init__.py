@@ -10,7 +10,7 @@ from positively.calibration.criteria import (
 from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
 from positively.calibration.posterior import Calibration, calibrate, calibrate_summary
 from positively.calibration.priors import FEWEST_POSITIVES
-from positively.calibration.summary import Summary, join, level_positives, summarize
+from positively.calibration.summary import Summary, join, rescale_loo, summarize
 from positively.calibration.thresholds import choose_thresholds, f1_thresholds, few_positives, pu_thresholds
 
 __all__ = [
@@ -28,12 +28,12 @@ __all__ = [
     "f1_thresholds",
     "few_positives",
     "join",
-    "level_positives",
     "log_rank",
     "log_ranks",
     "pooled_log_rank",
     "precision_cuts",
     "pu_thresholds",
+    "rescale_loo",
     "summarize",
     "summarized_pu_average_precision",
 ]

@@ -63,5 +63,5 @@ class OutOfSample:
     """Scores of a table's images, each made without the image's own label, and what they mean."""
 
     scores: npt.NDArray[np.float32]
-    """``(N, C)``, known positives levelled (see ``level_positives``)."""
+    """``(N, C)``, known positives levelled (see ``rescale_loo``)."""
     calibrated: CalibratedScores

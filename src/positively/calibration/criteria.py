@@ -44,7 +44,7 @@ def summarized_pu_average_precision(summary: Summary) -> float:
     ... )
     0.043478260869565216
     """
-    judged = summary.take(np.flatnonzero(summary.positives >= 2))
+    judged = summary.select(np.flatnonzero(summary.positives >= 2))
     positives, images = judged.known + judged.accepted, judged.images
     if not len(positives):
         return float("nan")
@@ -62,7 +62,7 @@ def pooled_log_rank(summary: Summary) -> float:
     >>> pooled_log_rank(summarize([[4.0], [3.0], [1.0], [0.0]], [[1], [1], [0], [0]], leave_one_out=False)).__round__(4)
     1.0397
     """
-    judged = summary.take(np.flatnonzero(summary.positives >= 2))
+    judged = summary.select(np.flatnonzero(summary.positives >= 2))
     positives, images = judged.known + judged.accepted, judged.images
     ranks = np.cumsum(images, axis=1) - images / 2 + 0.5
     total = positives.sum()

@@ -1,6 +1,6 @@
 """Maximum likelihood of what is known of a class, given its scores and its label frequency.
 
-A class has the probability p = σ(slope·x + offset) at a bent score x. Positives are known with the label frequency c,
+A class has the probability p = σ(slope·x + offset) at a scaled score x. Positives are known with the label frequency c,
 negatives with the negative frequency d, both at random, so that a label is known positive with probability c·p, known
 negative with d·(1 − p) and unknown with the rest. A pair that a person reviewed was unknown before, and
 chosen by its score: it counts as (1 − c)·p or (1 − d)·(1 − p). Without the first factor, reviewing the top of a list
@@ -20,7 +20,7 @@ from positively.metrics.average_precision import Values
 # A ridge score is about c·p, so that its logit grows like its logarithm before it grows like itself: with z the
 # standardized score, k·asinh(z/k) is straighter than z. Complete labels of COCO and VOC prefer k = 1.5 to 2. For label
 # frequencies k = 1.2 was chosen on these two, and on no other data: it brings out the right ones from 10 to 90 % known.
-BEND = 1.2
+ASINH_SCALE = 1.2
 # Slopes of COCO's and VOC's classes in these units; with n positives they are smaller by about LOSS/n, and their
 # variance is larger by NOISE/n.
 TYPICAL_SLOPE, SLOPE_DEVIATION = 2.3, 0.4
@@ -35,25 +35,25 @@ BLOCK = 32
 
 @dataclass(frozen=True)
 class SlopePrior:
-    """Normal priors: of the slope (logits per standard deviation of bent score), and a weak one of the offset."""
+    """Normal priors: of the slope (logits per standard deviation of scaled score), and a weak one of the offset."""
 
     mean: Values
     deviation: Values
     offset_mean: float = -4.0
     offset_deviation: float = 5.0
 
-    def take(self, classes: slice) -> SlopePrior:
+    def select(self, classes: slice) -> SlopePrior:
         """The priors of some classes."""
         return replace(self, mean=self.mean[classes], deviation=self.deviation[classes])
 
 
-def typical_slope(bend: float, known: float = TYPICAL_SLOPE, known_bend: float = BEND) -> float:
-    """A slope that reaches, on scores bent otherwise, the same logit where likely positives are.
+def typical_slope(asinh_scale: float, known: float = TYPICAL_SLOPE, known_scale: float = ASINH_SCALE) -> float:
+    """A slope that reaches, on scores scaled otherwise, the same logit where likely positives are.
 
     >>> round(typical_slope(np.inf), 2)
     1.32
     """
-    return known * float(bent_distance(TOP, known_bend) / bent_distance(TOP, bend))
+    return known * float(asinh_distance(TOP, known_scale) / asinh_distance(TOP, asinh_scale))
 
 
 def slope_prior(summary: Summary, mean: float) -> SlopePrior:
@@ -73,15 +73,15 @@ class Link(NamedTuple):
     """Log of the likelihood with slope and offset integrated out (Laplace's approximation), up to a constant."""
 
 
-def standardize(summary: Summary, bend: float = BEND) -> Values:
-    """``(C, B)`` scores of the bins in standard deviations from the mean, bent like asinh beyond ``bend`` of them."""
+def standardize(summary: Summary, asinh_scale: float = ASINH_SCALE) -> Values:
+    """``(C, B)`` scores of the bins in standard deviations from the mean, like asinh beyond ``asinh_scale`` of them."""
     distance = (summary.scores - summary.center[:, None]) / summary.scale[:, None]
-    return bent_distance(distance, bend)
+    return asinh_distance(distance, asinh_scale)
 
 
-def bent_distance(distance: Values | float, bend: float) -> Values:
-    """``bend · asinh(distance / bend)``: straight up to about ``bend``, logarithmic beyond."""
-    return np.asarray(bend * np.arcsinh(distance / bend) if np.isfinite(bend) else distance)
+def asinh_distance(distance: Values | float, asinh_scale: float) -> Values:
+    """``asinh_scale · asinh(distance / asinh_scale)``: straight up to about ``asinh_scale``, logarithmic beyond."""
+    return np.asarray(asinh_scale * np.arcsinh(distance / asinh_scale) if np.isfinite(asinh_scale) else distance)
 
 
 def negative_frequency(summary: Summary, frequency: Values) -> Values:
@@ -91,12 +91,12 @@ def negative_frequency(summary: Summary, frequency: Values) -> Values:
     return np.asarray(np.where(negative > 0.0, negative / np.maximum(absent, TINY), 0.0))
 
 
-def fit_link(summary: Summary, bent: Values, frequency: Values, prior: SlopePrior, start: Link | None = None) -> Link:
+def fit_link(summary: Summary, scaled: Values, frequency: Values, prior: SlopePrior, start: Link | None = None) -> Link:
     """Most likely slope and offset of each class under each label frequency.
 
     Args:
         summary: counts of C classes in B bins.
-        bent: ``(C, B)`` standardized scores of the bins.
+        scaled: ``(C, B)`` standardized scores of the bins.
         frequency: ``(…, C)`` label frequencies to suppose.
         prior: what slopes and offsets are like.
         start: where to begin, with the shape of ``frequency``.
@@ -115,10 +115,10 @@ def fit_link(summary: Summary, bent: Values, frequency: Values, prior: SlopePrio
         offset = np.log(np.clip(share, 1e-6, 0.9)) - 1.5
         start = Link(np.broadcast_to(prior.mean, frequency.shape), offset, offset, offset)
     # A block of classes fits into the processor's cache and stops when all of it has settled.
-    blocks = [slice(first, first + BLOCK) for first in range(0, len(bent), BLOCK)]
+    blocks = [slice(first, first + BLOCK) for first in range(0, len(scaled), BLOCK)]
     parts = [
         _fit_block(
-            _Model(summary.take(block), bent[block], frequency[..., block], prior.take(block)),
+            _Model(summary.select(block), scaled[block], frequency[..., block], prior.select(block)),
             start.slope[..., block],
             start.offset[..., block],
         )
@@ -169,8 +169,8 @@ def _direction(state: _Local, damping: Values) -> tuple[Values, Values]:
 class _Model:
     """The likelihood of C classes under given label frequencies; the last axis, bins, is summed over."""
 
-    def __init__(self, summary: Summary, bent: Values, frequency: Values, prior: SlopePrior) -> None:
-        self.bent, self.prior = bent, prior
+    def __init__(self, summary: Summary, scaled: Values, frequency: Values, prior: SlopePrior) -> None:
+        self.scaled, self.prior = scaled, prior
         self.c = np.clip(frequency, TINY, 1.0 - TINY)[..., None]
         self.d = np.clip(negative_frequency(summary, frequency), 0.0, 1.0 - TINY)[..., None]
         self.present, self.absent = summary.known + summary.accepted, summary.negative + summary.rejected
@@ -183,7 +183,7 @@ class _Model:
 
     def at(self, slope: Values, offset: Values) -> _Local:
         c, d, prior = self.c, self.d, self.prior
-        lever = self.bent  # derivative of the logit by the slope
+        lever = self.scaled  # derivative of the logit by the slope
         logits = np.clip(slope[..., None] * lever + offset[..., None], -40.0, 40.0)
         p = 1.0 / (1.0 + np.exp(-logits))
         q = 1.0 - p

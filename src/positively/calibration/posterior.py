@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy
 
 from positively.calibration.likelihood import (
-    BEND,
+    ASINH_SCALE,
     TINY,
     fit_link,
     negative_frequency,
@@ -30,9 +30,9 @@ LEARNED_DEVIATIONS = 1.645
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a score means: logit = slope · bend(score − center) + offset; every array is ``(C,)``.
+    """What a score means: logit = slope · f(score − center) + offset; every array is ``(C,)``.
 
-    ``bend(v) = width · asinh(v / width)``; with infinite width it is v itself and the center is zero, so that
+    ``f(v) = width · asinh(v / width)``; with infinite width it is v itself and the center is zero, so that
     logit = slope · score + offset.
     """
 
@@ -52,7 +52,7 @@ class Calibration:
     learned: Flags
     """Whether three positives or more rank above the other images by more than chance; if not, trust no probability."""
 
-    def take(self, classes: npt.NDArray[np.integer] | Flags) -> Calibration:
+    def select(self, classes: npt.NDArray[np.integer] | Flags) -> Calibration:
         """The calibration of some classes, by index or flag."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         return Calibration(**{n: v if n == "common_label_frequency" else v[classes] for n, v in arrays.items()})
@@ -60,9 +60,11 @@ class Calibration:
     def logits(self, scores: npt.ArrayLike) -> Values:
         """``(N, C)`` logits of the tags."""
         distance = np.clip(as_floats(scores).astype(np.float64), -LARGEST, LARGEST) - self.center
-        bent = np.isfinite(self.width)
-        width = np.where(bent, self.width, 1.0)
-        return np.asarray(self.slope * np.where(bent, width * np.arcsinh(distance / width), distance) + self.offset)
+        is_scaled = np.isfinite(self.width)
+        width = np.where(is_scaled, self.width, 1.0)
+        return np.asarray(
+            self.slope * np.where(is_scaled, width * np.arcsinh(distance / width), distance) + self.offset
+        )
 
     def probabilities(self, scores: npt.ArrayLike) -> Values:
         """``(N, C)`` probabilities P(tag | score)."""
@@ -84,8 +86,8 @@ def calibrate(
     reviewed: npt.ArrayLike | None = None,
     *,
     leave_one_out: bool = True,
-    bend: float = np.inf,
-    frequency_bend: float = BEND,
+    asinh_scale: float = np.inf,
+    frequency_asinh_scale: float = ASINH_SCALE,
 ) -> Calibration:
     """Learn what out-of-sample scores mean, from the labels that are known.
 
@@ -95,9 +97,9 @@ def calibrate(
         reviewed: ``(N, C)`` flags of pairs that were unknown, chosen by score and judged by a person; none by default.
             All other known labels count as known at random.
         leave_one_out: whether scores are those of the closed form, each made without the image's own label.
-        bend: standard deviations beyond which scores are bent. Infinite for logits linear in the score; with 2 the
-            probabilities are closer to the truth, above all the high ones.
-        frequency_bend: the same while label frequencies are estimated, where it matters more (see
+        asinh_scale: standard deviations beyond which the logit grows like asinh. Infinite for logits linear in the
+            score; with 2 the probabilities are closer to the truth, above all the high ones.
+        frequency_asinh_scale: the same while label frequencies are estimated, where it matters more (see
             ``estimate_frequencies``). The default suits the closed form; infinite suits logits of a network.
 
     Returns:
@@ -106,29 +108,32 @@ def calibrate(
     >>> generator = np.random.default_rng(0)
     >>> truth = generator.random((2000, 4)) < 0.2
     >>> known = truth & (generator.random(truth.shape) < 0.5)
-    >>> result = calibrate(generator.normal(3.0 * truth), known.astype(int), leave_one_out=False, frequency_bend=np.inf)
+    >>> options = {"leave_one_out": False, "frequency_asinh_scale": np.inf}
+    >>> result = calibrate(generator.normal(3.0 * truth), known.astype(int), **options)
     >>> bool(abs(result.positives.sum() / truth.sum() - 1) < 0.15)
     True
     """
-    return calibrate_summary(summarize(scores, states, reviewed, leave_one_out), bend, frequency_bend)
+    return calibrate_summary(summarize(scores, states, reviewed, leave_one_out), asinh_scale, frequency_asinh_scale)
 
 
-def calibrate_summary(summary: Summary, bend: float = np.inf, frequency_bend: float = BEND) -> Calibration:
+def calibrate_summary(
+    summary: Summary, asinh_scale: float = np.inf, frequency_asinh_scale: float = ASINH_SCALE
+) -> Calibration:
     """``calibrate`` for a table of which only the summary is at hand."""
-    frequencies = estimate_frequencies(summary, frequency_bend)
+    frequencies = estimate_frequencies(summary, frequency_asinh_scale)
     c = frequencies.label_frequency
     d = np.minimum(negative_frequency(summary, c), 1.0 - TINY)
-    slope, offset = _fit(summary, bend, c, typical_slope(bend, frequencies.slope, frequency_bend))
+    slope, offset = _fit(summary, asinh_scale, c, typical_slope(asinh_scale, frequencies.slope, frequency_asinh_scale))
     slope = np.maximum(slope, SMALLEST_SLOPE)
-    p = scipy.special.expit(slope[:, None] * standardize(summary, bend) + offset[:, None])
+    p = scipy.special.expit(slope[:, None] * standardize(summary, asinh_scale) + offset[:, None])
     positives = summary.positives + (summary.unknown * hidden_share(p, c[:, None], d[:, None])).sum(axis=1)
     bound = at_most(summary.known.sum(axis=1), frequencies.posterior)
-    straight = not np.isfinite(bend)
+    straight = not np.isfinite(asinh_scale)
     return Calibration(
         slope=slope / summary.scale,
         offset=offset - slope * summary.center / summary.scale if straight else offset,
         center=np.zeros_like(slope) if straight else summary.center,
-        width=bend * summary.scale,
+        width=asinh_scale * summary.scale,
         label_frequency=c,
         negative_frequency=d,
         common_label_frequency=frequencies.common,
@@ -138,10 +143,10 @@ def calibrate_summary(summary: Summary, bend: float = np.inf, frequency_bend: fl
     )
 
 
-def _fit(summary: Summary, bend: float, frequency: Values, mean_slope: float) -> tuple[Values, Values]:
+def _fit(summary: Summary, asinh_scale: float, frequency: Values, mean_slope: float) -> tuple[Values, Values]:
     """``(C,)`` slopes and offsets per standard deviation; a class that has no slope gets its share everywhere."""
     prior = slope_prior(summary, mean_slope)
-    link = fit_link(summary, standardize(summary, bend), frequency, prior)
+    link = fit_link(summary, standardize(summary, asinh_scale), frequency, prior)
     share = np.clip(summary.known.sum(axis=1) / frequency / summary.images.sum(axis=1), 1e-6, 1.0 - 1e-6)
     sloping = (summary.positives > 0.0) & (link.slope > 0.0) & ~_flat(summary)
     return np.where(sloping, link.slope, 0.0), np.where(sloping, link.offset, np.log(share / (1.0 - share)))

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from positively.calibration.likelihood import (
-    BEND,
+    ASINH_SCALE,
     Link,
     SlopePrior,
     fit_link,
@@ -66,7 +66,7 @@ class Frequencies:
         return np.asarray(np.exp(np.log(scipy.special.expit(LOGIT_GRID)) @ self.posterior))
 
 
-def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
+def estimate_frequencies(summary: Summary, asinh_scale: float = ASINH_SCALE) -> Frequencies:
     """Label frequencies of all classes, and the slopes they go with.
 
     Every class with some known positives is asked, whether it was learned or not: those that happen to rank well would
@@ -74,8 +74,9 @@ def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
 
     Args:
         summary: counts of C classes.
-        bend: standard deviations beyond which scores are bent to make the true logit straight. It cannot be learned: a
-            straighter link with a smaller c explains the same labels. The default is that of the closed form's scores.
+        asinh_scale: standard deviations beyond which scores count like their asinh, to make the true logit straight. It
+            cannot be learned: a straighter link with a smaller c explains the same labels. The default is that of the
+            probe's scores.
 
     Returns:
         The frequencies.
@@ -85,19 +86,22 @@ def estimate_frequencies(summary: Summary, bend: float = BEND) -> Frequencies:
     >>> truth = generator.random((2000, 4)) < 0.2
     >>> known = truth & (generator.random(truth.shape) < 0.5)
     >>> summary = summarize(generator.normal(3.0 * truth), known.astype(int), leave_one_out=False)
-    >>> round(estimate_frequencies(summary, bend=np.inf).common, 1)
+    >>> round(estimate_frequencies(summary, asinh_scale=np.inf).common, 1)
     0.5
     """
     evidence = np.zeros((len(LOGIT_GRID), len(summary.center)))
     asked = np.flatnonzero(summary.known.sum(axis=1) >= FEWEST_POSITIVES)
-    typical = mean = typical_slope(bend)
+    typical = mean = typical_slope(asinh_scale)
     if asked.size:
-        part = summary.take(asked)
-        bent, grid = standardize(part, bend), np.repeat(scipy.special.expit(COARSE_GRID)[:, None], asked.size, axis=1)
+        part = summary.select(asked)
+        scaled, grid = (
+            standardize(part, asinh_scale),
+            np.repeat(scipy.special.expit(COARSE_GRID)[:, None], asked.size, axis=1),
+        )
         link: Link | None = None
         for _ in range(ROUNDS):
             prior = slope_prior(part, mean)
-            link = fit_link(part, bent, grid, prior, start=link)
+            link = fit_link(part, scaled, grid, prior, start=link)
             slope, variance, fine = (_spline() @ found for found in (link.slope, link.variance, link.evidence))
             posterior, _ = pool(fine)
             moments = (posterior * slope).sum(axis=0), (posterior * variance).sum(axis=0)
@@ -123,8 +127,8 @@ def _spline() -> Values:
     piece = np.minimum(place.astype(int), len(unit) - 2)
     high = (place - piece)[:, None]
     low = 1 - high
-    bent = (low**3 - low) * curvature[piece] + (high**3 - high) * curvature[piece + 1]
-    return np.asarray(low * unit[piece] + high * unit[piece + 1] + bent / 6)
+    curved = (low**3 - low) * curvature[piece] + (high**3 - high) * curvature[piece + 1]
+    return np.asarray(low * unit[piece] + high * unit[piece + 1] + curved / 6)
 
 
 def _mean_slope(mean: float, typical: float, prior: SlopePrior, slope: Values, variance: Values) -> float:

@@ -53,7 +53,7 @@ class Summary:
         """``(C,)`` positives on record, known at random or reviewed."""
         return np.asarray((self.known + self.accepted).sum(axis=1))
 
-    def take(self, classes: npt.NDArray[np.integer] | slice) -> Summary:
+    def select(self, classes: npt.NDArray[np.integer] | slice) -> Summary:
         """The summary of some classes, by index or slice."""
         return Summary(*(getattr(self, field.name)[classes] for field in fields(self)))
 
@@ -72,7 +72,7 @@ def summarize(
         scores: ``(N, C)`` out-of-sample scores; array or tensor.
         states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
         reviewed: ``(N, C)`` flags of pairs that were unknown, chosen by score and judged by a person; none by default.
-        leave_one_out: whether an image's score was made without its own label (see ``level_positives``).
+        leave_one_out: whether an image's score was made without its own label (see ``rescale_loo``).
 
     Returns:
         The summary, without regard to the order of the images.
@@ -98,7 +98,7 @@ def summarize(
 def _summarize_class(scores: Scores, states: States, judged: Flags, leave_one_out: bool) -> Summary:
     """Summary of one class, whose scores and states are ``(N, 1)``: no more than a column is held in memory."""
     values = np.clip(scores.astype(np.float64), -LARGEST, LARGEST)
-    column = (level_positives(values, states) if leave_one_out else values)[:, 0]
+    column = (rescale_loo(values, states) if leave_one_out else values)[:, 0]
     # Ties follow the label, so that the order of the images does not matter; images of one score share one x anyway.
     order = np.lexsort((judged, states[:, 0], -column))
     ordered, state, judged = column[order], states[order, 0], judged[order]
@@ -121,7 +121,7 @@ def _summarize_class(scores: Scores, states: States, judged: Flags, leave_one_ou
     )
 
 
-def level_positives(
+def rescale_loo(
     scores: Scores,
     states: States,
     known: npt.NDArray[np.int64] | None = None,
@@ -139,7 +139,7 @@ def level_positives(
         known: ``(C,)`` known positives of each class, if the images are a sample of those that were learned from.
         together: ``(N, C)`` known positives that were left out together with each image, itself among them.
 
-    >>> level_positives(np.array([[0.2], [0.4], [0.3]]), np.array([[1], [1], [0]])).tolist()
+    >>> rescale_loo(np.array([[0.2], [0.4], [0.3]]), np.array([[1], [1], [0]])).tolist()
     [[0.4], [0.8], [0.3]]
     """
     positive = states == POSITIVE

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from positively.cli.parsing import Parser, take, take_reading
+from positively.cli.parsing import Parser, make_config, read_options
 from positively.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
 from positively.research.bench.options import BenchOptions
 from positively.research.recipes.named import find_file, names_in
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     from positively.errors import ConfigError, option
     from positively.registry import load_plugin
 
-    began, options = time.perf_counter(), take(BenchOptions, values)
+    began, options = time.perf_counter(), make_config(BenchOptions, values)
     if values.plugin:
         load_plugin(values.plugin)
     for name in values.suites:
@@ -106,14 +106,14 @@ def main(arguments: list[str]) -> int:
     suites = [read_suite(name) for name in dict.fromkeys(values.suites)]
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
-    config = replace(take(TrainConfig, values), out=None, devices=1)
+    config = replace(make_config(TrainConfig, values), out=None, devices=1)
     check_wing_config(config)
     if config.backbone != "auto":
         find_backbone(config.backbone)
     fabric = launch(config)
     datasets = []
     for place in values.data:
-        dataset = read_dataset(place, take_reading(values)).subset(options.train_images, options.test_images)
+        dataset = read_dataset(place, read_options(values)).subset(options.train_images, options.test_images)
         logger.info("\n".join([dataset.sizes, *dataset.notes]))
         datasets.append(dataset)
 

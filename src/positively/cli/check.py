@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser, take_reading
+from positively.cli.parsing import Parser, read_options
 from positively.errors import ConfigError, in_shell, option
 from positively.tables.options import READABLE, ReadOptions
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         if values.head:
             list_head(values.head, values.plugin)
         return 0
-    reading = take_reading(values)
+    reading = read_options(values)
     out = Path(values.write_aliases) if values.write_aliases else None
     if out and values.table is None:
         raise ConfigError(f"{option('write_aliases')} compares the tags of a table. Pass TABLE too.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from positively.cli.parsing import Parser, take, take_reading
+from positively.cli.parsing import Parser, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.tables.options import READABLE, ReadOptions
@@ -34,7 +34,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Embed, write, say where."""
     values = parser().parse(arguments)
-    photos, config, out = require_table(values.photos), take(TrainConfig, values), Path(values.out)
+    photos, config, out = require_table(values.photos), make_config(TrainConfig, values), Path(values.out)
     from positively.embedding import DEFAULT, write_embeddings
     from positively.embedding.from_file import check_writable
     from positively.logs import logger
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         load_plugin(values.plugin)
     check_writable(out, overwrite=values.overwrite)
     check_probe_config(config)
-    table, notes = open_table(photos, take_reading(values))
+    table, notes = open_table(photos, read_options(values))
     logger.info("\n".join(notes))
     embeddings = embed_table(with_hashes(table), config)
     write_embeddings(out, embeddings, table)

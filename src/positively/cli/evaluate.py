@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from positively.cli.parsing import Parser, take_reading
+from positively.cli.parsing import Parser, read_options
 from positively.cli.paths import require_run, require_table
 from positively.tables.options import READABLE, ReadOptions
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     if values.plugin:
         load_plugin(values.plugin)
     run = Run(values.run, head=values.head, precision=values.precision)
-    table, notes = read_labels(values.table, take_reading(values), classes=run.classes)
+    table, notes = read_labels(values.table, read_options(values), classes=run.classes)
     logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
     table = table.split(split) if split else table

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from positively.cli.parsing import Parser, check_config, take, take_reading
+from positively.cli.parsing import Parser, check_config, make_config, read_options
 from positively.cli.paths import is_run, require_table
 from positively.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
 from positively.registry import load_plugin
@@ -70,19 +70,19 @@ def main(arguments: list[str]) -> int:
     if values.folds < 2:
         raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
     source = require_table(values.source)
-    in_run, config = is_run(source), take(TrainConfig, values)
+    in_run, config = is_run(source), make_config(TrainConfig, values)
     if not in_run:
         if config.plugin:
             load_plugin(config.plugin)
         check_config(config)
-    from positively.files import beside
+    from positively.files import sibling
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
     from positively.tables.parquet import import_pyarrow
 
     if values.format == "parquet":
         import_pyarrow("Writing")
-    folder = MissingFolder(values.out or (source / "missing" if in_run else beside(source, "-missing")), source)
+    folder = MissingFolder(values.out or (source / "missing" if in_run else sibling(source, "-missing")), source)
     accept = values.accept_above is not None
     above = values.accept_above if accept else _LIKELY
     # What the table gains may be less probable than what is listed; and what the list shows as 0.5 may be 0.49996.
@@ -109,7 +109,7 @@ def _find_in_table(
     from positively.logs import logger
     from positively.tables.reading import read_labels
 
-    reading = take_reading(values)
+    reading = read_options(values)
     table, notes = read_labels(source, reading)
     logger.info("\n".join(notes))
     return missing(table, config, at_least=at_least, folds=values.folds, store=folder.folds), table, source, reading

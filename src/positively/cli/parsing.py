@@ -148,16 +148,16 @@ def check_config(config: TrainConfig) -> None:
         TORCH["check"](config)
 
 
-def take(kind: type[T], values: Namespace) -> T:
+def make_config(kind: type[T], values: Namespace) -> T:
     """Fields of a dataclass from parsed options; those the verb does not offer keep their defaults."""
     assert is_dataclass(kind)
     chosen: dict[str, Any] = {field.name: values[field.name] for field in fields(kind) if field.name in values}
     return kind(**chosen)
 
 
-def take_reading(values: Namespace) -> ReadOptions:
+def read_options(values: Namespace) -> ReadOptions:
     """How a table is read; its images are not looked for where embeddings take their place."""
     from positively.tables.options import ReadOptions
 
-    chosen = take(ReadOptions, values)
+    chosen = make_config(ReadOptions, values)
     return replace(chosen, find_images=False) if values.get("embeddings") else chosen

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser, check_config, take, take_reading
+from positively.cli.parsing import Parser, check_config, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.tables.options import READABLE, ReadOptions
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     from positively.review.store import DecisionStore, default_place
     from positively.tables.write_back import check_writable
 
-    source, reading, config = require_table(values.table), take_reading(values), take(TrainConfig, values)
+    source, reading, config = require_table(values.table), read_options(values), make_config(TrainConfig, values)
     check_config(config)
     place = Path(values.out) if values.out else default_place(source)
     if values.export:

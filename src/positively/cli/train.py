@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from positively.cli.parsing import Parser, check_config, take, take_reading
+from positively.cli.parsing import Parser, check_config, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import GROUPS, TrainConfig
 from positively.registry import load_plugin
@@ -28,7 +28,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
     values, recipe = parser().parse_recipe(arguments)
-    source, config, reading = require_table(values.table), take(TrainConfig, values), take_reading(values)
+    source, config, reading = require_table(values.table), make_config(TrainConfig, values), read_options(values)
     if config.plugin:
         load_plugin(config.plugin)
     if recipe and config.method == recipe.train["method"]:

@@ -114,7 +114,7 @@ def cross_fit(
             logger.info(f"Fold {fold + 1} of {folds} is stored.")
         scores[held] = found
     summary = summarize(scores, table.states(), leave_one_out=False)
-    return OutOfSample(scores, CalibratedScores(calibrate_summary(summary, frequency_bend=np.inf), summary))
+    return OutOfSample(scores, CalibratedScores(calibrate_summary(summary, frequency_asinh_scale=np.inf), summary))
 
 
 def _train_fold(

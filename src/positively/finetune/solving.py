@@ -44,7 +44,7 @@ from positively.probe import (
 )
 from positively.probe.choice import PENALTIES, choose_penalty
 from positively.probe.configured import FEWEST_JUDGES
-from positively.probe.probe import LOGIT_BEND
+from positively.probe.probe import LOGIT_ASINH_SCALE
 from positively.probe.tables import calibrated_heads, copies, first_out_of_sample, label_states
 
 if TYPE_CHECKING:
@@ -289,9 +289,11 @@ def _after_learning(training: Training, learned: _Learned, logits: Features, beg
     probe.kernel.summary = learned.summary
     # A class with few positives among the images held out was still learned from the others; its cut leans on theirs.
     is_learned = training.seen.counts(POSITIVE) >= FEWEST_POSITIVES
-    probe.kernel.calibration = replace(calibrate_summary(learned.summary, bend=LOGIT_BEND), learned=is_learned)
+    probe.kernel.calibration = replace(
+        calibrate_summary(learned.summary, asinh_scale=LOGIT_ASINH_SCALE), learned=is_learned
+    )
     # A network gives logits.
-    plain = replace(calibrate_summary(network, frequency_bend=np.inf), learned=is_learned)
+    plain = replace(calibrate_summary(network, frequency_asinh_scale=np.inf), learned=is_learned)
     weight, bias = (part.detach().cpu().double().numpy() for part in (head.linear.weight.T, head.linear.bias))
     calibrated = {
         "kernel": CalibratedScores(probe.kernel.calibration, learned.summary),

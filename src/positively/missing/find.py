@@ -75,7 +75,7 @@ def missing_in_scores(
     if checked.size and not (checked.min() >= 0.0 and checked.max() <= 1.0):
         raise MetricError("Scores are probabilities between 0 and 1. Logits become that by a sigmoid.")
     logits = scipy.special.logit(np.clip(checked.astype(np.float64), _SUREST, 1.0 - _SUREST))
-    calibration = calibrate(logits, checked_states, leave_one_out=False, frequency_bend=np.inf)
+    calibration = calibrate(logits, checked_states, leave_one_out=False, frequency_asinh_scale=np.inf)
     rows, columns = checked.shape
     return rank_missing(
         logits,

@@ -53,7 +53,7 @@ def rank_missing(
         part_states = states(block) if callable(states) else states[:, block]
         if len(part_states) != count:
             raise LabelError(f"There are {len(part_states)} images and {count} names of images.")
-        meaning = calibration.take(block)
+        meaning = calibration.select(block)
         known[block] = (part_states == POSITIVE).sum(axis=0)
         targets = meaning.soft_targets(part_scores, part_states).astype(np.float32)
         listed = (part_states == UNKNOWN) & meaning.learned & (targets >= at_least)

@@ -5,7 +5,7 @@ from positively.probe.classifier import KernelClassifier, LinearClassifier
 from positively.probe.fitting import LANDMARKS, WIDTH, decompose, fit
 from positively.probe.probe import Probe
 from positively.probe.series import find_series
-from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
+from positively.probe.soft import ONE_STEP, SOFT_STEPS, SelfTraining
 from positively.probe.tables import (
     METHOD,
     ProbeOptions,
@@ -27,7 +27,7 @@ __all__ = [
     "LinearClassifier",
     "Probe",
     "ProbeOptions",
-    "Step",
+    "SelfTraining",
     "calibrated_heads",
     "decompose",
     "find_series",

@@ -24,7 +24,7 @@ from positively.probe.choice import Criterion
 from positively.probe.fitting import LANDMARKS, WIDTH, KernelName, fit
 from positively.probe.linalg import WholeImages
 from positively.probe.series import find_series
-from positively.probe.soft import ONE_STEP, SOFT_STEPS, Step
+from positively.probe.soft import ONE_STEP, SOFT_STEPS, SelfTraining
 
 Values = npt.NDArray[np.float64]
 
@@ -285,12 +285,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dense: States = check_states(states.toarray() if sparse.issparse(states) else states)
         return np.where(dense == POSITIVE, POSITIVE, NEGATIVE).astype(np.int8)
 
-    def _step(self) -> Step | None:
+    def _step(self) -> SelfTraining | None:
         if isinstance(self.self_training, str):
             return None
         if isinstance(self.self_training, bool | np.bool_):
             return SOFT_STEPS[-1] if self.self_training else ONE_STEP
-        return Step(float(self.self_training)) if self.self_training else ONE_STEP
+        return SelfTraining(float(self.self_training)) if self.self_training else ONE_STEP
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):

@@ -15,7 +15,7 @@ from positively.probe.labels import ProbeLabels
 from positively.probe.linalg import WholeImages, as_rows, whole
 from positively.probe.probe import Probe
 from positively.probe.ridge import Ridge
-from positively.probe.soft import Step
+from positively.probe.soft import SelfTraining
 from positively.randomness import random_stream
 
 KernelName = Literal["gaussian", "linear"]
@@ -36,7 +36,7 @@ def fit(
     width: float = WIDTH,
     penalty: float | None = None,
     criterion: Criterion = "pu_average_precision",
-    step: Step | None = None,
+    step: SelfTraining | None = None,
     linear: bool = False,
     seed: int = 0,
 ) -> Probe:

@@ -14,7 +14,7 @@ from positively.calibration import (
     Summary,
     calibrate_summary,
     join,
-    level_positives,
+    rescale_loo,
     summarize,
     summarized_pu_average_precision,
 )
@@ -29,10 +29,10 @@ from positively.probe.soft import (
     ONE_STEP,
     SOFT_STEPS,
     Fold,
-    Step,
-    fill,
-    fill_step,
+    SelfTraining,
     fold_scores,
+    impute,
+    imputing_step,
     level_of,
     soft_folds,
     soft_part,
@@ -43,7 +43,7 @@ from positively.randomness import random_stream
 Classes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
-LOGIT_BEND = 2.0
+LOGIT_ASINH_SCALE = 2.0
 """Standard deviations beyond which scores grow like the logarithm of a probability: probabilities are closer to the
 truth so, above all the high ones."""
 # Images among which held-out positives are ranked to choose λ: more do not change the choice.
@@ -75,7 +75,7 @@ class Probe:
         kernel: Ridge,
         linear: Ridge | None = None,
         *,
-        step: Step | None = None,
+        step: SelfTraining | None = None,
         penalty: float | None = None,
         criterion: Criterion = "pu_average_precision",
         seed: int = 0,
@@ -221,7 +221,7 @@ class Probe:
 
         def held_out(penalty: float) -> npt.NDArray[np.floating]:
             scores = ridge.held_out_scores(solution.moments, hard, penalty)
-            return level_positives(scores, states, known, together)
+            return rescale_loo(scores, states, known, together)
 
         positives = (states == POSITIVE) & (known > together) & self._counted[rows][:, None]
         share = reference.sum() / max(self._counted.sum(), 1)
@@ -281,25 +281,25 @@ class Probe:
                     self._first_moments[:, block] if is_first else solution.ridge.moments(targets)
                 )
 
-    def _targets(self, classes: Classes, hard: Scores, step: Step) -> Scores:
+    def _targets(self, classes: Classes, hard: Scores, step: SelfTraining) -> Scores:
         """N×K targets of a step, of which ``hard`` are those of the first."""
-        if step.fills:
+        if step.imputes:
             penalty = step.factor * self.kernel.penalty
-            return fill(self.kernel.ridge, penalty, self.labels.states(classes))
+            return impute(self.kernel.ridge, penalty, self.labels.states(classes))
         return hard + np.float32(step.strength) * self._soft(classes, hard) if step.strength else hard
 
     def _soft(self, classes: Classes, hard: Scores) -> Scores:
         """Q of the unknown labels, by what the first step's scores mean."""
         ridge = self.kernel.ridge
         scores = ridge.held_out_scores(self._first_moments[:, classes], hard, self.kernel.penalty)
-        return soft_part(self.first.take(classes), scores, self.labels.states(classes))
+        return soft_part(self.first.select(classes), scores, self.labels.states(classes))
 
     @property
     def _arrays(self) -> int:
         """Arrays N×K that are needed at once: a soft step and its folds take more of them."""
         return 1 if self.step == ONE_STEP else 12
 
-    def _choose_step(self) -> Step:
+    def _choose_step(self) -> SelfTraining:
         """One step or two, by the average precision of positives that neither step saw."""
         counts = self._counts()
         unknown = np.concatenate(
@@ -309,7 +309,7 @@ class Probe:
         if not unknown.any() or not usable.any():
             return ONE_STEP
         if self._knows_negatives(counts) and self.kernel.ridge.is_small:
-            return fill_step(float(1 - unknown.mean()))
+            return imputing_step(float(1 - unknown.mean()))
         if np.median(counts[usable]) > _MANY_POSITIVES:
             return ONE_STEP
         steps = (ONE_STEP, *SOFT_STEPS)
@@ -332,14 +332,14 @@ class Probe:
         often = (self.first.negative_frequency / self.first.label_frequency)[counts >= FEWEST_POSITIVES]
         return bool(len(often) and np.median(often) >= _OFTEN and often.min() >= _SELDOM)
 
-    def _fold_scores(self, solution: Solution, classes: Classes, steps: tuple[Step, ...]) -> list[Scores]:
+    def _fold_scores(self, solution: Solution, classes: Classes, steps: tuple[SelfTraining, ...]) -> list[Scores]:
         hard = self._hard(classes)
         means = [level_of(self._targets(classes, hard, step), self.kernel.ridge.weights, step) for step in steps]
         return fold_scores(solution.ridge, solution.penalty, self._folds(classes, steps), means, steps)
 
-    def _folds(self, classes: Classes, steps: tuple[Step, ...]) -> Iterator[Fold]:
+    def _folds(self, classes: Classes, steps: tuple[SelfTraining, ...]) -> Iterator[Fold]:
         ridge, states = self.kernel.ridge, self.labels.states(classes)
-        first, reviewed = self.first.take(classes), self.labels.reviewed(classes)
+        first, reviewed = self.first.select(classes), self.labels.reviewed(classes)
         return soft_folds(ridge, self.kernel.penalty, first, states, reviewed, classes, ridge.groups, self.seed, steps)
 
     def _held_out(self, solution: Solution, classes: Classes) -> Scores:
@@ -361,8 +361,8 @@ class Probe:
             solution.held_out = np.concatenate(held_out, axis=1) if held_out else None
             solution.summary = join(parts)
             # A plain layer has straight logits; the kernel's head bends them.
-            bend = LOGIT_BEND if solution is self.kernel else np.inf
-            solution.calibration = calibrate_summary(solution.summary, bend=bend)
+            asinh_scale = LOGIT_ASINH_SCALE if solution is self.kernel else np.inf
+            solution.calibration = calibrate_summary(solution.summary, asinh_scale=asinh_scale)
 
     def _summary(self, scores: Scores, classes: Classes, is_levelled: bool = True) -> Summary:
         """Out-of-sample scores of the images that count."""
@@ -374,7 +374,7 @@ class Probe:
     def _levelled(self, scores: Scores, classes: Classes) -> npt.NDArray[np.float64]:
         """Leave-one-out scores with known positives where hidden ones of the same looks would stand."""
         known = self._support(classes).sum(axis=0)
-        return level_positives(scores, self.labels.states(classes), known, self._together(classes))
+        return rescale_loo(scores, self.labels.states(classes), known, self._together(classes))
 
     @property
     def _counted(self) -> npt.NDArray[np.bool_]:

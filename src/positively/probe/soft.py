@@ -26,31 +26,31 @@ _ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Step:
+class SelfTraining:
     """The last fit: targets are 1 for known positives and ``strength`` · q for unknown labels, λ is ``factor`` · λ."""
 
     strength: float
     factor: float = 10**-0.5
-    fills: bool = False
+    imputes: bool = False
     """Unknown labels carry what the fit itself says of them in place of q: it is then a fit to the known labels."""
 
     @property
     def fold_factor(self) -> float:
         """The same in a label fold, which leaves fewer labels to weigh λ against."""
-        return self.factor * (1 - 1 / FOLDS if self.fills else 1.0)
+        return self.factor * (1 - 1 / FOLDS if self.imputes else 1.0)
 
 
-ONE_STEP = Step(0.0, 1.0)
-SOFT_STEPS = (Step(0.25), Step(0.5))
+ONE_STEP = SelfTraining(0.0, 1.0)
+SOFT_STEPS = (SelfTraining(0.25), SelfTraining(0.5))
 """What a soft step may be. Full strength gains little more where soft targets help, and loses where they do not."""
 
 
-def fill_step(share: float) -> Step:
+def imputing_step(share: float) -> SelfTraining:
     """A fit to the known labels, so large a share of all; λ goes with it, for there is less to weigh it against."""
-    return Step(0.0, share / 2, fills=True)
+    return SelfTraining(0.0, share / 2, imputes=True)
 
 
-def fill(ridge: Ridge, penalty: float, states: States) -> Single:
+def impute(ridge: Ridge, penalty: float, states: States) -> Single:
     """Targets N×K of a fit to the known labels: 1, 0, and of an unknown label what the fit itself says of it.
 
     Least squares over the known labels alone, which differ from class to class, would take a decomposition for each.
@@ -103,7 +103,7 @@ def soft_folds(
     classes: npt.NDArray[np.int64],
     groups: npt.NDArray[np.int64] | None,
     seed: int,
-    steps: Sequence[Step],
+    steps: Sequence[SelfTraining],
 ) -> Iterator[Fold]:
     """The first step, done again without the labels of each fold in turn, and the targets that follow from it.
 
@@ -135,8 +135,8 @@ def soft_folds(
             soft_moments = ridge.moments(soft)
         fits = []
         for step in steps:
-            if step.fills:
-                filled = fill(ridge, step.fold_factor * penalty, seen)
+            if step.imputes:
+                filled = impute(ridge, step.fold_factor * penalty, seen)
                 fits.append((filled, ridge.moments(filled)))
             else:
                 fits.append((hard + np.float32(step.strength) * soft, moments + step.strength * soft_moments))
@@ -148,16 +148,16 @@ def _share_left(seen: States, states: States, sign: int) -> npt.NDArray[np.float
     return np.asarray(np.maximum((seen == sign).sum(axis=0) / np.maximum((states == sign).sum(axis=0), 1), 1e-3))
 
 
-def level_of(targets: Single, weights: Double, step: Step) -> Double:
+def level_of(targets: Single, weights: Double, step: SelfTraining) -> Double:
     """How high scores of each class stand, (K,): the mean of its targets.
 
     Rejected pairs, below 0, do not count; filled targets scatter around 0 where a tag is absent, and all of them do.
     """
-    return np.asarray((weights[:, None] * (targets if step.fills else np.maximum(targets, 0))).sum(axis=0))
+    return np.asarray((weights[:, None] * (targets if step.imputes else np.maximum(targets, 0))).sum(axis=0))
 
 
 def fold_scores(
-    ridge: Ridge, penalty: float, folds: Iterator[Fold], means: Sequence[Double], steps: Sequence[Step]
+    ridge: Ridge, penalty: float, folds: Iterator[Fold], means: Sequence[Double], steps: Sequence[SelfTraining]
 ) -> list[Single]:
     """Scores N×K after each of these steps: of a known label by the fold that hides it, of all else their mean.
 

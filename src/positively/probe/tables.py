@@ -17,7 +17,7 @@ from positively.probe.fitting import LANDMARKS, WIDTH, fit
 from positively.probe.linalg import WholeImages
 from positively.probe.probe import MOST_SCORES, Probe
 from positively.probe.series import find_series
-from positively.probe.soft import ONE_STEP, Step
+from positively.probe.soft import ONE_STEP, SelfTraining
 
 METHOD = "closed-form"
 """The registered name of the probe as a method."""
@@ -62,7 +62,7 @@ def fit_table(
         groups=find_series(WholeImages(features), copies(table), seed),
         landmarks=landmarks,
         width=options.width,
-        step=None if options.soft is None else (Step(options.soft) if options.soft else ONE_STEP),
+        step=None if options.soft is None else (SelfTraining(options.soft) if options.soft else ONE_STEP),
         linear=linear,
         seed=seed,
     )
@@ -89,7 +89,7 @@ def fit_measures(probe: Probe) -> dict[str, float]:
     return {
         **{name: value for name, value in found.items() if math.isfinite(value)},
         "soft": probe.step.strength,
-        "filled": float(probe.step.fills),
+        "filled": float(probe.step.imputes),
         "label_frequency": probe.calibration.common_label_frequency,
         "classes_learned": float(probe.calibration.learned.sum()),
     }

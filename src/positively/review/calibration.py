@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from positively.calibration import Calibration, level_positives, summarize
+from positively.calibration import Calibration, rescale_loo, summarize
 from positively.calibration.likelihood import TINY, fit_link, slope_prior, standardize, typical_slope
 from positively.calibration.posterior import SMALLEST_SLOPE, is_learned
 from positively.calibration.summary import Summary
 from positively.labels import POSITIVE, UNKNOWN
-from positively.probe.probe import LOGIT_BEND
+from positively.probe.probe import LOGIT_ASINH_SCALE
 from positively.review.class_state import Labels
 
 Values = npt.NDArray[np.float64]
@@ -35,23 +35,23 @@ def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibra
         labels: What is known.
     """
     states = labels.states[:, None]
-    levelled = level_positives(scores[:, None], states)
-    prior = slope_prior(summarize(levelled, states, states != UNKNOWN, False), typical_slope(LOGIT_BEND))
+    levelled = rescale_loo(scores[:, None], states)
+    prior = slope_prior(summarize(levelled, states, states != UNKNOWN, False), typical_slope(LOGIT_ASINH_SCALE))
     judged = states if labels.examples is None else np.where(labels.examples[:, None], UNKNOWN, states)
     summary = summarize(levelled, judged, judged != UNKNOWN, leave_one_out=False)
-    bent, frequency = standardize(summary, LOGIT_BEND), np.full(1, TINY)
-    link = fit_link(summary, bent, frequency, prior)
+    scaled, frequency = standardize(summary, LOGIT_ASINH_SCALE), np.full(1, TINY)
+    link = fit_link(summary, scaled, frequency, prior)
     slope = np.maximum(link.slope, SMALLEST_SLOPE)
-    logits = slope[:, None] * bent + link.offset[:, None]
+    logits = slope[:, None] * scaled + link.offset[:, None]
     p = scipy.special.expit(logits)
-    deviation = _deviation((summary.accepted + summary.rejected) * p * (1 - p), bent, prior.deviation)
+    deviation = _deviation((summary.accepted + summary.rejected) * p * (1 - p), scaled, prior.deviation)
     likely = scipy.special.expit(logits + _NINE_IN_TEN * deviation)
     positives = float((labels.states == POSITIVE).sum())
     return Calibration(
         slope=slope / summary.scale,
         offset=link.offset,
         center=summary.center,
-        width=LOGIT_BEND * summary.scale,
+        width=LOGIT_ASINH_SCALE * summary.scale,
         label_frequency=frequency,
         negative_frequency=np.zeros(1),
         common_label_frequency=TINY,
@@ -61,12 +61,12 @@ def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibra
     )
 
 
-def _deviation(information: Values, bent: Values, slope_deviation: Values) -> Values:
+def _deviation(information: Values, scaled: Values, slope_deviation: Values) -> Values:
     """``(C, B)`` standard deviation of logits, slope and offset both being found by so much information in each bin."""
     level = information.sum(axis=1, keepdims=True) + _OFFSET_PRECISION
-    mixed = (information * bent).sum(axis=1, keepdims=True)
-    steep = (information * bent**2).sum(axis=1, keepdims=True) + slope_deviation[:, None] ** -2
-    return np.asarray(np.sqrt((steep - 2 * mixed * bent + level * bent**2) / (level * steep - mixed**2)))
+    mixed = (information * scaled).sum(axis=1, keepdims=True)
+    steep = (information * scaled**2).sum(axis=1, keepdims=True) + slope_deviation[:, None] ** -2
+    return np.asarray(np.sqrt((steep - 2 * mixed * scaled + level * scaled**2) / (level * steep - mixed**2)))
 
 
 def _has_an_end(summary: Summary) -> npt.NDArray[np.bool_]:

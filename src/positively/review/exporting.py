@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from positively.errors import ConfigError, option
-from positively.files import beside, free_place, refuse_foreign
+from positively.files import free_place, refuse_foreign, sibling
 from positively.labels import LabelTable
 from positively.review.store import DecisionStore
 from positively.tables.options import ReadOptions
@@ -15,7 +15,7 @@ from positively.tables.write_back import write_table, written_suffix
 
 def default_export(source: Path) -> Path:
     """Where the reviewed table goes unless told: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` the same way."""
-    return beside(source, f".reviewed{written_suffix(source)}")
+    return sibling(source, f".reviewed{written_suffix(source)}")
 
 
 def free_export(source: Path, store: DecisionStore) -> Path:

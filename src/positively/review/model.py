@@ -283,7 +283,9 @@ class ReviewModel:
         fit, columns = Fit(self._ridge, probe.kernel.penalty), []
         for index, (name, one) in enumerate(zip(names, labels, strict=True)):
             scores = probe.held_out_scores(np.array([index]))[:, 0].copy()
-            calibration = probe.calibration.take(np.array([index])) if one.at_random else calibrate_review(scores, one)
+            calibration = (
+                probe.calibration.select(np.array([index])) if one.at_random else calibrate_review(scores, one)
+            )
             columns.append(Column(name, one, scores, calibration, fit.influence).ready())
         return fit, tuple(columns)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from positively.errors import ConfigError, ImageError, and_more, option
-from positively.files import beside
+from positively.files import sibling
 from positively.images.decode import is_image_name, verify_images
 from positively.labels import UNKNOWN, LabelTable
 from positively.tables.formats import find_format
@@ -56,7 +56,7 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
         raise ImageError(f"There are no photos under {folder}.")
     verified = verify_images([folder / name for name in names])
     table = LabelTable.from_positives(names, (), [[] for _ in names], UNKNOWN)
-    table = replace(table, root=folder, source=beside(folder, "").name, hashes=verified.hashes)
+    table = replace(table, root=folder, source=sibling(folder, "").name, hashes=verified.hashes)
     whole = np.setdiff1d(np.arange(len(names)), list(verified.broken))
     if not len(whole):
         raise ImageError(f"None of the {len(names):,} photos under {folder} can be decoded. Repair them.")

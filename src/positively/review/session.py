@@ -20,7 +20,7 @@ from positively.review.model import ReviewModel
 from positively.review.renewal import Renewal
 from positively.review.store import DecisionStore, Spelling
 from positively.review.tally import Tally, is_skip
-from positively.tables.names import same
+from positively.tables.names import normalized
 from positively.tables.options import ReadOptions
 from positively.tables.write_back import check_tag, row_format
 
@@ -241,7 +241,7 @@ class ReviewSession:
         if not rows or not all(0 <= row < len(self.table) for row in rows):
             raise ConfigError("A new tag begins with photos that carry it. Pick some, three or more if you can.")
         with self.lock:
-            alike = next((tag for tag in self.model.classes if same(tag) == same(name)), None)
+            alike = next((tag for tag in self.model.classes if normalized(tag) == normalized(name)), None)
             if alike is not None:
                 raise ConfigError(f"There is a tag '{alike}' already.")
             chosen = sorted(set(rows))

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.errors import ConfigError, FileError, option
-from positively.files import beside, refuse_foreign
+from positively.files import refuse_foreign, sibling
 from positively.images.decode import content_hash
 from positively.labels import LabelTable
-from positively.tables.names import same
+from positively.tables.names import normalized
 
 APPLICATION = 0x706F7331
 """Number by which SQLite files of ours are known: "pos1"."""
@@ -72,11 +72,11 @@ class Spelling:
     """One spelling for names that differ only in case or blanks: the table's, else the first that is asked for."""
 
     def __init__(self, classes: Sequence[str]) -> None:
-        self._exact, self._spelled = frozenset(classes), {same(name): name for name in reversed(classes)}
+        self._exact, self._spelled = frozenset(classes), {normalized(name): name for name in reversed(classes)}
 
     def __call__(self, tag: str) -> str:
         """A tag as it is spelled here."""
-        return tag if tag in self._exact else self._spelled.setdefault(same(tag), tag)
+        return tag if tag in self._exact else self._spelled.setdefault(normalized(tag), tag)
 
 
 class DecisionStore:
@@ -214,7 +214,7 @@ class DecisionStore:
 
 def default_place(source: Path) -> Path:
     """File of decisions beside a table or a folder: ``tags.csv`` → ``tags.review.sqlite``."""
-    return beside(source, ".review.sqlite")
+    return sibling(source, ".review.sqlite")
 
 
 def _is_review(path: Path) -> bool:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 
 from positively.errors import FileError, option
-from positively.files import is_temporary, patiently, write_text
+from positively.files import is_temporary, retrying, write_text
 from positively.locking import FOREVER, held, remove_lock
 
 _OURS = re.compile(r"(worker-)?[0-9a-f]{32}\.(jsonl|lock)|job\.(json|lock)")
@@ -46,7 +46,7 @@ class PartsFolder:
     def read_job(self) -> dict[str, str] | None:
         """What the parts belong to; None where there are none, or all of them are put together."""
         try:
-            job = json.loads(patiently(lambda: self._job.read_text(encoding="utf-8")))
+            job = json.loads(retrying(lambda: self._job.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except ValueError:
@@ -77,7 +77,7 @@ class PartsFolder:
 
     def clear(self) -> None:
         """Remove our files, what they belong to first; the last process at work removes the folder. Call it locked."""
-        patiently(lambda: self._job.unlink(missing_ok=True))
+        retrying(lambda: self._job.unlink(missing_ok=True))
         self._presence.close()
         for path in filter(is_part, self._files()):
             if path.suffix == ".lock" and path != self._job_lock:

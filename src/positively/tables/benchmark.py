@@ -12,7 +12,7 @@ from positively.errors import TableError, and_more, option
 from positively.labels import NEGATIVE, UNKNOWN, LabelState, LabelTable
 from positively.tables.build import Draft, finish, fixed_classes, tell_size
 from positively.tables.diagnostics import Report, stop
-from positively.tables.names import name_classes, read_aliases, same
+from positively.tables.names import name_classes, normalized, read_aliases
 from positively.tables.options import ReadOptions
 from positively.tables.records import Records
 
@@ -60,7 +60,7 @@ def benchmark_table(
     """
     fixed = fixed_classes(options, classes)
     aliases = read_aliases(Path(options.aliases)) if options.aliases is not None else {}
-    official = tuple(dict.fromkeys(aliases.get(same(name), name) for name in found.classes))
+    official = tuple(dict.fromkeys(aliases.get(normalized(name), name) for name in found.classes))
     records, empty = _records(found, options)
     asked = official if fixed is None else fixed
     naming = name_classes(records.spellings, aliases, asked, options.unknown_tags == "ignore", found.place, report)

@@ -12,7 +12,7 @@ from positively.errors import TableError
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
 from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax
 from positively.tables.columns import Layout, find_layout
-from positively.tables.names import clean, read_aliases, same
+from positively.tables.names import clean, normalized, read_aliases
 from positively.tables.options import ReadOptions
 from positively.tables.records import read_records
 
@@ -49,7 +49,7 @@ class EditableTable:
         self.codes: set[Code] = set()
         self.marks = {POSITIVE: "1", NEGATIVE: "-1", UNKNOWN: "" if options.blank == "unknown" else "0"}
         self.own: int | None = None
-        self.key: Callable[[str], str] = same
+        self.key: Callable[[str], str] = normalized
         self.width = len(columns)
         """How many columns the source has; those that are added come after them."""
         self._had_header = True
@@ -88,7 +88,7 @@ class EditableTable:
             made.syntax = made._find_syntax()
         if options.aliases is not None:
             aliases = read_aliases(Path(options.aliases))
-            made.key = lambda name: same(aliases.get(same(name), name))
+            made.key = lambda name: normalized(aliases.get(normalized(name), name))
         return made
 
     @property
@@ -122,9 +122,9 @@ class EditableTable:
 
     def add_column(self, name: str, value: Cell = None, others: tuple[str, ...] = ()) -> int:
         """A new last column under a name that no other has: this, one of the others, or this with a number."""
-        taken, number = {same(column) for column in self.columns}, 2
-        free = next((word for word in (name, *others) if same(word) not in taken), name)
-        while same(free) in taken:
+        taken, number = {normalized(column) for column in self.columns}, 2
+        free = next((word for word in (name, *others) if normalized(word) not in taken), name)
+        while normalized(free) in taken:
             free, number = f"{name} {number}", number + 1
         self.columns.append(free)
         for row in self.rows:

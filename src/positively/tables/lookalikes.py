@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from positively.labels import POSITIVE, LabelTable
-from positively.tables.names import same
+from positively.tables.names import normalized
 
 _SHORTEST_PLURAL = 3
 _SHORTEST_SLIP = 5
@@ -63,7 +63,7 @@ def nearest_classes(names: Sequence[str], classes: Sequence[str]) -> dict[str, s
 
 
 def _squashed(name: str) -> str:
-    return same(name).translate(_IGNORED) or same(name)
+    return normalized(name).translate(_IGNORED) or normalized(name)
 
 
 def _variants(names: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -55,7 +55,7 @@ def clean(name: str) -> str:
     return " ".join(unicodedata.normalize("NFC", name).split())
 
 
-def same(name: str) -> str:
+def normalized(name: str) -> str:
     """Key under which names that differ only in case or blanks meet."""
     return unicodedata.normalize("NFC", clean(name).casefold())
 
@@ -82,8 +82,8 @@ def read_aliases(path: Path) -> dict[str, str]:
             continue
         if len(alias_and_name) != 2 or not all(alias_and_name):
             raise TableError(f"{path.name} line {line}: a line needs two cells, alias and name, as in: puppy,dog")
-        key, name = same(alias_and_name[0]), alias_and_name[1]
-        if same(names.setdefault(key, name)) != same(name):
+        key, name = normalized(alias_and_name[0]), alias_and_name[1]
+        if normalized(names.setdefault(key, name)) != normalized(name):
             raise TableError(
                 f"{path.name} line {line}: '{alias_and_name[0]}' becomes '{name}' here and '{names[key]}' on "
                 f"line {lines[key]}. Keep one of the two lines."
@@ -94,7 +94,7 @@ def read_aliases(path: Path) -> dict[str, str]:
 
 def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
     """Write alias → name as :func:`read_aliases` reads it; for an alias that is given twice, the last counts."""
-    names = {same(alias): (alias, name) for given in aliases for alias, name in given.items()}
+    names = {normalized(alias): (alias, name) for given in aliases for alias, name in given.items()}
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("alias", "name"), *names.values()])
     write_text(path, text.getvalue())
@@ -103,11 +103,11 @@ def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
 def _follow(key: str, names: Mapping[str, str], place: str) -> str:
     passed, name = [key], names[key]
     # A line 'Dog,dog' names itself: it chooses a spelling, and ends the chain.
-    while same(name) in names and same(name) != passed[-1]:
-        if same(name) in passed:
+    while normalized(name) in names and normalized(name) != passed[-1]:
+        if normalized(name) in passed:
             raise TableError(f"{place}: the aliases go round in a circle: {' → '.join([*passed, name])}. Remove one.")
-        passed.append(same(name))
-        name = names[same(name)]
+        passed.append(normalized(name))
+        name = names[normalized(name)]
     return name
 
 
@@ -129,10 +129,10 @@ def name_classes(
         place: Words for a line of the file.
         report: What to do about tags that are not among the fixed classes.
     """
-    named = [aliases.get(same(name), name) for name in spellings.names]
+    named = [aliases.get(normalized(name), name) for name in spellings.names]
     if fixed is None:
         spelled = _common_spelling(spellings, aliases)
-        named = [spelled[same(name)] for name in named]
+        named = [spelled[normalized(name)] for name in named]
         classes = tuple(sorted(set(named), key=lambda name: (name.casefold(), name)))
         position = {name: i for i, name in enumerate(classes)}
         class_of = [position[name] for name in named]
@@ -150,19 +150,19 @@ def _common_spelling(spellings: Spellings, aliases: Mapping[str, str]) -> dict[s
     chosen: dict[str, str] = {}
     most: dict[str, int] = defaultdict(int)
     for name, count in zip(spellings.names, spellings.counts, strict=True):
-        if count > most[same(name)] or same(name) not in chosen:
-            chosen[same(name)], most[same(name)] = name, count
-    return chosen | {same(name): name for name in reversed(list(aliases.values()))}
+        if count > most[normalized(name)] or normalized(name) not in chosen:
+            chosen[normalized(name)], most[normalized(name)] = name, count
+    return chosen | {normalized(name): name for name in reversed(list(aliases.values()))}
 
 
 def _find_fixed(named: Sequence[str], classes: Sequence[str]) -> list[int]:
     exact = {clean(name): i for i, name in enumerate(classes)}
     loose: dict[str, list[int]] = defaultdict(list)
     for i, name in enumerate(classes):
-        loose[same(name)].append(i)
+        loose[normalized(name)].append(i)
     found = []
     for name in named:
-        near = loose.get(same(name), [])
+        near = loose.get(normalized(name), [])
         found.append(exact.get(name, near[0] if len(near) == 1 else LEFT_OUT))
     return found
 
@@ -187,8 +187,8 @@ def _check_unknown(
 
 
 def _unknown_sentence(names: Sequence[str], classes: Sequence[str], where: str, is_ignored: bool) -> str:
-    by_key = {same(name): name for name in classes}
-    near = [] if is_ignored else difflib.get_close_matches(same(names[0]), by_key, n=1)
+    by_key = {normalized(name): name for name in classes}
+    near = [] if is_ignored else difflib.get_close_matches(normalized(names[0]), by_key, n=1)
     hint = f"; did you mean '{by_key[near[0]]}'?" if near else "."
     more = f" ({len(names) - 1} more like this: {and_more(names[1:])}.)" if len(names) > 1 else ""
     way_out = "" if is_ignored else f", or pass {option('unknown_tags', 'ignore')}"
@@ -206,7 +206,7 @@ def _tell_merged(
     for name, found in zip(spellings.names, class_of, strict=True):
         if found == LEFT_OUT:
             continue
-        if same(name) != same(classes[found]):
+        if normalized(name) != normalized(classes[found]):
             applied.append(f"'{name}' → '{classes[found]}'")
         else:
             united[found].append(name)

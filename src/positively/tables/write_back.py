@@ -19,7 +19,7 @@ from positively.tables.cells import EMPTY_IN_PANDAS, state_code
 from positively.tables.columns import ABSENT_NAMES
 from positively.tables.editable import Cell, EditableTable, Row, Tags, torn_tag
 from positively.tables.formats import Writer, find_format, writers
-from positively.tables.names import clean, read_aliases, same
+from positively.tables.names import clean, normalized, read_aliases
 from positively.tables.options import ReadOptions
 from positively.tables.rows import RowFormat
 
@@ -77,14 +77,14 @@ def _check_letters(tag: str) -> None:
 
 def _check_alias(tag: str, options: ReadOptions) -> None:
     if options.aliases is not None:
-        known = read_aliases(Path(options.aliases)).get(same(tag), tag)
-        if same(known) != same(tag):
+        known = read_aliases(Path(options.aliases)).get(normalized(tag), tag)
+        if normalized(known) != normalized(tag):
             raise TableError(f"'{tag}' is another name of '{known}' in {options.aliases}. Take '{known}' itself.")
 
 
 def _check_column(edited: EditableTable, tag: str) -> None:
-    others = {same(column) for place, column in enumerate(edited.columns) if place not in edited.layout.classes}
-    if same(tag) in others or tag.startswith("Unnamed: "):
+    others = {normalized(column) for place, column in enumerate(edited.columns) if place not in edited.layout.classes}
+    if normalized(tag) in others or tag.startswith("Unnamed: "):
         raise TableError(f"A column '{tag}' would not be read as a tag in this table. Rename the tag.")
 
 
