@@ -63,7 +63,7 @@ def weights(probe: Any) -> dict[str, npt.NDArray[np.float64]]:
 def thresholds(probe: Any) -> npt.NDArray[np.float64]:
     """(C,) probabilities from which on a tag is given."""
     calibrated = find("positively.calibration:CalibratedScores")
-    return np.asarray(calibrated(probe.kernel.calibration, probe.kernel.summary).cuts())
+    return np.asarray(calibrated(probe.kernel.calibration, probe.kernel.summary).thresholds())
 
 
 def first_scores(probe: Any) -> npt.NDArray[np.float32]:

@@ -10,9 +10,9 @@ from positively.calibration import (
     calibrate,
     calibrate_summary,
     expected,
-    f1_cuts,
+    expected_f1_thresholds,
     join,
-    precision_cuts,
+    precision_thresholds,
     rescale_loo,
     summarize,
     summarized_pu_average_precision,
@@ -222,7 +222,7 @@ def test_cuts_by_expected_f1_do_as_well_as_cuts_that_saw_the_truth():
     fresh, _, fresh_truth = table(images=6000, seed=0)
     summary = summarize(scores, states, leave_one_out=False)
     calibration = calibrate_summary(summary, frequency_asinh_scale=np.inf)
-    cuts = f1_cuts(calibration, summary)
+    cuts = expected_f1_thresholds(calibration, summary)
     complete = np.where(truth, 1, -1)
     grid = np.quantile(scores, np.linspace(0.8, 0.999, 60), axis=0)
     best = [
@@ -243,11 +243,11 @@ def test_a_wished_precision_is_reached_or_refused():
     scores[:, 0] = np.random.default_rng(3).normal(size=6000)
     summary = summarize(scores, states, leave_one_out=False)
     calibration = calibrate_summary(summary, frequency_asinh_scale=np.inf)
-    cuts = precision_cuts(calibration, summary, 0.8)
+    cuts = precision_thresholds(calibration, summary, 0.8)
     assert np.isinf(cuts[0])
     given = calibration.probabilities(scores) >= cuts
     assert abs(truth[given].mean() - 0.8) < 0.06
-    assert (precision_cuts(calibration, summary, 0.95) >= cuts).all()
+    assert (precision_thresholds(calibration, summary, 0.95) >= cuts).all()
     promised = expected(calibration, summary, cuts).precision
     assert np.isnan(promised[0]) and (promised[np.isfinite(cuts)] > 0.78).all()
 
@@ -287,9 +287,9 @@ def test_odd_tables_give_numbers(name, asinh_scale, leave_one_out):
         calibration = calibrate_summary(summary, asinh_scale=asinh_scale)
         probabilities = calibration.probabilities(scores)
         targets = calibration.soft_targets(scores, states)
-        cuts = f1_cuts(calibration, summary)
+        cuts = expected_f1_thresholds(calibration, summary)
         outcome = expected(calibration, summary, cuts)
-        precision_cuts(calibration, summary, 0.9)
+        precision_thresholds(calibration, summary, 0.9)
     for values in (probabilities, targets, cuts, calibration.label_frequency, outcome.recall, outcome.f1):
         assert ((values >= 0) & (values <= 1)).all()
     known = (states == 1).sum(axis=0)

@@ -253,8 +253,8 @@ def calibrated():
 
 def test_recall_that_is_counted_and_precision_that_is_expected_meet_the_truth(calibrated):
     found, scores, truth = calibrated
-    quality = judge(found, found.cuts())
-    given = found.calibration.probabilities(scores) >= quality.cuts
+    quality = judge(found, found.thresholds())
+    given = found.calibration.probabilities(scores) >= quality.thresholds
     precision = (given & truth).sum(axis=0) / given.sum(axis=0)
     recall = (given & truth).sum(axis=0) / truth.sum(axis=0)
     np.testing.assert_allclose(quality.found / quality.known, recall, atol=0.1)

@@ -7,7 +7,7 @@ from positively.calibration.criteria import (
     pooled_log_rank,
     summarized_pu_average_precision,
 )
-from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
+from positively.calibration.expected_f1 import Expected, expected, expected_f1_thresholds, precision_thresholds
 from positively.calibration.posterior import Calibration, calibrate, calibrate_summary
 from positively.calibration.priors import FEWEST_POSITIVES
 from positively.calibration.summary import Summary, join, rescale_loo, summarize
@@ -24,14 +24,14 @@ __all__ = [
     "calibrate_summary",
     "choose_thresholds",
     "expected",
-    "f1_cuts",
+    "expected_f1_thresholds",
     "f1_thresholds",
     "few_positives",
     "join",
     "log_rank",
     "log_ranks",
     "pooled_log_rank",
-    "precision_cuts",
+    "precision_thresholds",
     "pu_thresholds",
     "rescale_loo",
     "summarize",

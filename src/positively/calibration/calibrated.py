@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from positively.calibration.cuts import Expected, expected, f1_cuts, precision_cuts
+from positively.calibration.expected_f1 import Expected, expected, expected_f1_thresholds, precision_thresholds
 from positively.calibration.posterior import Calibration
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Values
@@ -22,22 +22,22 @@ class CalibratedScores:
     calibration: Calibration
     summary: Summary
 
-    def cuts(self, precision: float | None = None) -> Values:
+    def thresholds(self, precision: float | None = None) -> Values:
         """``(C,)`` probabilities from which on a tag is given; infinite where none is.
 
         Args:
             precision: Wished share of right tags; by default the largest expected F1 of each class.
         """
-        cuts = (
-            f1_cuts(self.calibration, self.summary)
+        thresholds = (
+            expected_f1_thresholds(self.calibration, self.summary)
             if precision is None
-            else precision_cuts(self.calibration, self.summary, precision)
+            else precision_thresholds(self.calibration, self.summary, precision)
         )
-        return np.where(self.calibration.learned, cuts, np.inf)
+        return np.where(self.calibration.learned, thresholds, np.inf)
 
-    def expected(self, cuts: npt.ArrayLike) -> Expected:
-        """What cuts are expected to do on images like those of the table."""
-        return expected(self.calibration, self.summary, cuts)
+    def expected(self, thresholds: npt.ArrayLike) -> Expected:
+        """What thresholds are expected to do on images like those of the table."""
+        return expected(self.calibration, self.summary, thresholds)
 
     def to_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays under names that begin with ``name``, to be written to a file."""

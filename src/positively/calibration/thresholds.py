@@ -46,7 +46,7 @@ def pu_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike, shrinkage: float
     [0.5]
     """
     checked_scores, checked_states = check_inputs(scores, states)
-    return _draw_to_median(_pu_cuts(checked_scores, checked_states), checked_states, shrinkage)
+    return _draw_to_median(_tuned_by_positives(checked_scores, checked_states), checked_states, shrinkage)
 
 
 def f1_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike, shrinkage: float = F1_SHRINKAGE) -> Values:
@@ -65,13 +65,13 @@ def f1_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike, shrinkage: float
     [0.8]
     """
     checked_scores, checked_states = check_inputs(scores, states)
-    return _draw_to_median(_f1_cuts(checked_scores, checked_states), checked_states, shrinkage)
+    return _draw_to_median(_tuned_by_f1(checked_scores, checked_states), checked_states, shrinkage)
 
 
 def choose_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
     """Thresholds by F1 where a class has negatives enough, by the positive-only criterion elsewhere.
 
-    Enough is as many as positives: a few hand-marked absences beside many tags would make every cut look precise.
+    Enough is as many as positives: a few hand-marked absences beside many tags would make every threshold look precise.
 
     Args:
         scores: ``(N, C)`` scores of held-out images; array or tensor.
@@ -87,8 +87,10 @@ def choose_thresholds(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
     checked_scores, checked_states = check_inputs(scores, states)
     judged = scorable(checked_states)
     judged &= (checked_states == NEGATIVE).sum(axis=0) >= (checked_states == POSITIVE).sum(axis=0)
-    cuts = np.where(judged, _f1_cuts(checked_scores, checked_states), _pu_cuts(checked_scores, checked_states))
-    return _draw_to_median(cuts, checked_states, np.where(judged, F1_SHRINKAGE, PU_SHRINKAGE))
+    thresholds = np.where(
+        judged, _tuned_by_f1(checked_scores, checked_states), _tuned_by_positives(checked_scores, checked_states)
+    )
+    return _draw_to_median(thresholds, checked_states, np.where(judged, F1_SHRINKAGE, PU_SHRINKAGE))
 
 
 def few_positives(states: npt.ArrayLike, least: float = PU_SHRINKAGE) -> npt.NDArray[np.int64]:
@@ -108,29 +110,31 @@ def few_positives(states: npt.ArrayLike, least: float = PU_SHRINKAGE) -> npt.NDA
     return np.flatnonzero(counts < least)
 
 
-def _pu_cuts(scores: Scores, states: States) -> Values:
-    """``(C,)`` cuts of the largest recall² / P(predicted); NaN for a class without a positive."""
-    cuts = np.full(scores.shape[1], np.nan)
+def _tuned_by_positives(scores: Scores, states: States) -> Values:
+    """``(C,)`` thresholds of the largest recall² / P(predicted); NaN for a class without a positive."""
+    thresholds = np.full(scores.shape[1], np.nan)
     for index in np.flatnonzero((states == POSITIVE).any(axis=0)):
         column = scores[:, index]
         # Both denominators are the same for every candidate: N, and the number of positives squared.
-        cuts[index] = _best_cut(column[states[:, index] == POSITIVE], column, lambda hits, chosen: hits**2 / chosen)
-    return cuts
+        thresholds[index] = _best_threshold(
+            column[states[:, index] == POSITIVE], column, lambda hits, chosen: hits**2 / chosen
+        )
+    return thresholds
 
 
-def _f1_cuts(scores: Scores, states: States) -> Values:
-    """``(C,)`` cuts of the largest F1; NaN for a class that lacks a known positive or a known negative."""
-    cuts = np.full(scores.shape[1], np.nan)
+def _tuned_by_f1(scores: Scores, states: States) -> Values:
+    """``(C,)`` thresholds of the largest F1; NaN for a class that lacks a known positive or a known negative."""
+    thresholds = np.full(scores.shape[1], np.nan)
     for index in np.flatnonzero(scorable(states)):
         column, state = scores[:, index], states[:, index]
         # The lowest candidate finds every positive, so that hits[0] counts them.
-        cuts[index] = _best_cut(
+        thresholds[index] = _best_threshold(
             column[state == POSITIVE], column[state != UNKNOWN], lambda hits, chosen: 2 * hits / (chosen + hits[0])
         )
-    return cuts
+    return thresholds
 
 
-def _best_cut(positives: Scores, images: Scores, criterion: Criterion) -> float:
+def _best_threshold(positives: Scores, images: Scores, criterion: Criterion) -> float:
     """Cut below the positive at which ``criterion(hits, predicted)`` is largest; the lowest such positive in a tie.
 
     Only positives are candidates: going further down without finding one more can only predict more in vain.
@@ -146,16 +150,16 @@ def _best_cut(positives: Scores, images: Scores, criterion: Criterion) -> float:
     return middle if middle > lower else upper
 
 
-def _draw_to_median(cuts: Values, states: States, shrinkage: npt.ArrayLike) -> Values:
-    """Mix each cut with the median one, by its number of positives; what is missing becomes the median."""
+def _draw_to_median(thresholds: Values, states: States, shrinkage: npt.ArrayLike) -> Values:
+    """Mix each threshold with the median one, by its number of positives; what is missing becomes the median."""
     imaginary = np.asarray(shrinkage, dtype=np.float64)
     if not (imaginary >= 0.0).all():
         raise ConfigError(f"The shrinkage of thresholds is a number of positives, 0 or more, not {imaginary}.")
-    finite = cuts[np.isfinite(cuts)]
+    finite = thresholds[np.isfinite(thresholds)]
     median = float(np.median(finite)) if finite.size else DEFAULT_THRESHOLD
     positives = (states == POSITIVE).sum(axis=0)
     weight = positives / np.maximum(positives + imaginary, 1.0)
-    mixed = weight * cuts + (1.0 - weight) * median
-    # Rounding must not carry a cut past either end: it could drop the very positive it was chosen at.
-    mixed = np.clip(mixed, np.minimum(cuts, median), np.maximum(cuts, median))
-    return np.where(np.isnan(cuts), median, mixed)
+    mixed = weight * thresholds + (1.0 - weight) * median
+    # Rounding must not carry a threshold past either end: it could drop the very positive it was chosen at.
+    mixed = np.clip(mixed, np.minimum(thresholds, median), np.maximum(thresholds, median))
+    return np.where(np.isnan(thresholds), median, mixed)

@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> int:
     draw(results, figure, out / "scenes")
     print(
         "All but the last see the same 30 % of the positive tags and no negative; the last sees every label.\n"
-        "mAP and F1 on test scenes, F1 at each model's own cuts. First 100, first 500: share of true tags among those "
-        "it would add to the training scenes.\n"
+        "mAP and F1 on test scenes, F1 at each model's own thresholds. First 100, first 500: share of true tags among "
+        "those it would add to the training scenes.\n"
         "PU-MLC is the paper's method; auto solves the head of its network in closed form, and is what we recommend.\n"
         f"Figure: {figure}. Run folders, each with a report.html: {out}/*-seed*. Scenes and tags: {out}/scenes.\n"
         f"{time.perf_counter() - began:.0f} seconds. Next: positively train your-tags.csv --images your-photos/"

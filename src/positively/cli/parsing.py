@@ -67,7 +67,8 @@ class Parser(ArgumentParser):
             "--precision",
             type=float | None,
             default=None,
-            help="give only tags of which this share is expected to be right, such as 0.8; default: the run's own cuts",
+            help="give only tags of which this share is expected to be right, such as 0.8; default: the run's own "
+            "thresholds",
         )
         self.add_argument(
             "--head", type=str | None, default=None, help="'linear': the plain head that was solved beside the kernel's"

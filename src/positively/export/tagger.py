@@ -49,7 +49,7 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
 
     model.onnx takes ``input`` B×3×H×W, RGB as preprocess.json makes it (resized, squashed to a square, normalised), and
     gives ``embedding``, ``logits`` and ``prediction``. selected_tags.csv has a class in each row, with how many known
-    positives it was learned from and its cut as ``best_threshold`` (2 for a class that is never given).
+    positives it was learned from and its threshold as ``best_threshold`` (2 for a class that is never given).
 
     Args:
         run: The run; its ``head`` and ``precision`` are those of the folder.
@@ -119,10 +119,10 @@ def _preprocessing(run: Run) -> Preprocessing:
 def _selected_tags(run: Run) -> str:
     _, states = read_training_labels(run.folder, run.classes)
     counts = [0] * len(run.classes) if states is None else (states == POSITIVE).sum(axis=0).tolist()
-    cuts = np.where(np.isfinite(run.thresholds), run.thresholds, _NEVER).astype(np.float32).tolist()
+    thresholds = np.where(np.isfinite(run.thresholds), run.thresholds, _NEVER).astype(np.float32).tolist()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["tag_id", "name", "category", "count", "best_threshold"])
-    for row, (name, count, cut) in enumerate(zip(run.classes, counts, cuts, strict=True)):
-        writer.writerow([row, name, _CATEGORY["category"], count, cut])
+    for row, (name, count, threshold) in enumerate(zip(run.classes, counts, thresholds, strict=True)):
+        writer.writerow([row, name, _CATEGORY["category"], count, threshold])
     return text.getvalue()

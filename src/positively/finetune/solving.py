@@ -287,7 +287,7 @@ def _after_learning(training: Training, learned: _Learned, logits: Features, beg
     probe = _fit_learned(training, table, learned.features[: len(table)])
     probe.set_penalty(learned.penalty)
     probe.kernel.summary = learned.summary
-    # A class with few positives among the images held out was still learned from the others; its cut leans on theirs.
+    # A class with few positives among the images held out was learned from the others; its threshold leans on theirs.
     is_learned = training.seen.counts(POSITIVE) >= FEWEST_POSITIVES
     probe.kernel.calibration = replace(
         calibrate_summary(learned.summary, asinh_scale=LOGIT_ASINH_SCALE), learned=is_learned

@@ -133,7 +133,7 @@ class Training:
             self.has_exact_scores = solved.has_exact_scores
             if self.calibrated:
                 self.config = replace(self.config, head="kernel", head_options=dict(self.classifier.head.saved_options))
-        thresholds = self.calibrated[self.config.head].cuts() if self.calibrated else self._thresholds()
+        thresholds = self.calibrated[self.config.head].thresholds() if self.calibrated else self._thresholds()
         if self.config.refit and len(self.holdout):
             self.trainer = self._refit(self.trainer.fabric, self.trainer.store, self.trainer.verbose)
             self.trainer.restore()

@@ -157,7 +157,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solution = self.probe_.kernel
         self.penalty_ = solution.penalty
         self.label_frequency_ = solution.calibration.label_frequency
-        self.thresholds_ = CalibratedScores(solution.calibration, solution.summary).cuts()
+        self.thresholds_ = CalibratedScores(solution.calibration, solution.summary).thresholds()
         if self._is_binary:
             self.thresholds_ = np.full(1, _BINARY_THRESHOLD)
         return self

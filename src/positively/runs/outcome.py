@@ -20,8 +20,8 @@ def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, tabl
         table: What was learned from.
     """
     scores = calibrated[head]
-    calibration, summary, cuts = scores.calibration, scores.summary, scores.cuts()
-    found = scores.expected(cuts)
+    calibration, summary, thresholds = scores.calibration, scores.summary, scores.thresholds()
+    found = scores.expected(thresholds)
     images = max(float(summary.images.sum(axis=1).max(initial=0)), 1.0)
     written, true, most = summary.positives.sum(), calibration.positives.sum(), calibration.at_most.sum()
     given = found.tags.sum()

@@ -164,13 +164,13 @@ class Run:
         """Score from which on a class is predicted; infinite for a class that never is."""
         if self.precision is None and self.head == self.model_config["head"]:
             return self.folder.read_thresholds(self.classes)
-        cuts = self.folder.read_calibration(self.head).cuts(self.precision)
-        if self.precision is not None and not np.isfinite(cuts).any():
+        thresholds = self.folder.read_calibration(self.head).thresholds(self.precision)
+        if self.precision is not None and not np.isfinite(thresholds).any():
             raise RunError(
                 f"No class of {self.path} is expected to be right in {100 * self.precision:g} % of its tags. Pass a "
                 f"lower {option('precision')}."
             )
-        return cuts
+        return thresholds
 
     @property
     def head(self) -> str:
@@ -346,7 +346,7 @@ class Run:
         Args:
             images: Paths, encoded files as bytes, PIL images or arrays of pixels H×W×3; a mixture of them, one alone,
                 or one array N×H×W×3.
-            top: This many best tags, whatever the cuts say.
+            top: This many best tags, whatever the thresholds say.
             skip_broken: Return what cannot be read as a prediction with an ``error`` and no tag, in place of raising.
         """
         return list(self.stream(images, top=top, skip_broken=skip_broken))

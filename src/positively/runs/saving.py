@@ -79,7 +79,7 @@ def has_exact_scores(model_config: Mapping[str, Any]) -> bool:
 
 
 _PROBABILITIES = """Scores are probabilities that an image carries a tag, found from labels the classifier did not see
-(`calibration.safetensors`). A tag is given where its probability reaches the class's cut (`thresholds.json`: the
+(`calibration.safetensors`). A tag is given where its probability reaches the class's threshold (`thresholds.json`: the
 largest expected F1; null for a class that could not be learned)."""
 _SCORES = """A tag is predicted where its score reaches the class's threshold (`thresholds.json`), found on images held
 out from training. Scores order images by how likely they carry a tag; they are not probabilities."""

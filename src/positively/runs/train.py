@@ -113,7 +113,7 @@ def _write(
         }
     )
     calibrated = calibrated_heads(probe)
-    thresholds = calibrated["kernel"].cuts()
+    thresholds = calibrated["kernel"].thresholds()
     folder.write_thresholds(train.classes, thresholds)
     folder.write_calibration(calibrated)
     found = first_out_of_sample(probe)

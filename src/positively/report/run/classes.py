@@ -22,7 +22,7 @@ _MOST_TOGETHER = 14
 
 
 def classes_section(contents: RunContents, quality: Quality) -> Section:
-    """Every tag: counts, bounds, what its cut does."""
+    """Every tag: counts, bounds, what its threshold does."""
     assert contents.calibrated is not None
     classes = contents.classes
     known, scale = on_record(contents, quality)
@@ -47,7 +47,7 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
         common = contents.calibrated.calibration.common_label_frequency
         pictures = [
             Picture(
-                "cuts",
+                "thresholds",
                 f"From which probability on a tag is given, how many of those are right ({quality.counted}), and how "
                 f"many known tags were found again, with a 95 % interval.{some}",
                 draw.cuts_by_class(classes, learned, quality),
@@ -70,7 +70,7 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
 def class_table(contents: RunContents, quality: Quality, known: Values, scale: float) -> Table:
     """One row a tag, the most frequent first."""
     measured = (contents.evaluation or {}).get("average_precision")
-    head = ["tag", "known", "expected", "at most", "known share", "cut", f"precision, {quality.counted}"]
+    head = ["tag", "known", "expected", "at most", "known share", "threshold", f"precision, {quality.counted}"]
     head += ["95 % interval" if quality.is_complete else "range", f"recall, {quality.counted}"]
     head += ["known tags found again", "95 % interval", *(["AP, measured"] if measured else [])]
     (low, high), (least, most) = quality.precision_range, quality.recall_range
@@ -82,7 +82,7 @@ def class_table(contents: RunContents, quality: Quality, known: Values, scale: f
                 f"{scale * quality.positives[index]:,.0f}",
                 f"{scale * quality.at_most[index]:,.0f}",
                 percent(quality.frequency[index]),
-                percent(quality.cuts[index]),
+                percent(quality.thresholds[index]),
                 percent(quality.precision[index]),
                 f"{100 * low[index]:.0f}–{100 * high[index]:.0f}" if quality.given[index] else "–",
                 percent(quality.recall[index]),
@@ -99,7 +99,7 @@ def class_table(contents: RunContents, quality: Quality, known: Values, scale: f
         "Expected and at most: photos that carry the tag, written down or not; nine of ten tags stay below 'at most'.",
         "Range of the precision: from what is known to be right to what 'at most' would make right. No interval in the "
         "sense of statistics: what is absent was not written down.",
-        "Found again: known tags that reach the cut without having been seen; Wilson's 95 % interval, percent.",
+        "Found again: known tags that reach the threshold without having been seen; Wilson's 95 % interval, percent.",
     ]
     shown = notes[-1:] if quality.is_complete else notes
     return Table("All tags", tuple(head), tuple(rows), tuple(shown), is_sortable=True)

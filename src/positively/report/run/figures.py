@@ -43,22 +43,24 @@ def expected_precision(precision: Values) -> Figure:
 def precision_recall(
     curve: tuple[Values, Values], quality: Quality, evaluation: Mapping[str, Any] | None = None
 ) -> Figure:
-    """The expected curve over all classes, each class at its cut, and the points that were measured."""
+    """The expected curve over all classes, each class at its threshold, and the points that were measured."""
     figure, axes = new_figure("", "recall", "precision", 4.2, WIDTH)
     shown = quality.learned & (quality.given > 0)
     size = 12 + 60 * quality.positives / max(float(quality.positives.max(initial=1.0)), 1.0)
     axes.scatter(
         *(quality.recall[shown], quality.precision[shown], size[shown]), color=COLORS[2], alpha=0.55, linewidth=0,
-        label="one tag, at its cut",
+        label="one tag, at its threshold",
     )  # fmt: skip
     axes.plot(*curve, color=COLORS[0], linewidth=2, label="all tags, expected")
     own = (quality.overall_recall, quality.overall_precision)
-    axes.scatter(*own, 70, color=COLORS[0], marker="D", zorder=4, label=f"all tags, at the cuts, {quality.counted}")
+    axes.scatter(
+        *own, 70, color=COLORS[0], marker="D", zorder=4, label=f"all tags, at the thresholds, {quality.counted}"
+    )
     if evaluation:
         f1 = evaluation["f1"]
         axes.scatter(
             *(f1["overall_recall"], f1["overall_precision"], 110), color=COLORS[1], marker="*", zorder=5,
-            label="all tags, at the cuts, measured",
+            label="all tags, at the thresholds, measured",
         )  # fmt: skip
     axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
     axes.xaxis.set_major_formatter(_PERCENT)
@@ -126,7 +128,7 @@ def label_frequencies(classes: Sequence[str], shown: Rows, quality: Quality, com
 
 @styled
 def cuts_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figure:
-    """The cut of each class, expected precision, and the recall that was counted with its interval."""
+    """The threshold of each class, expected precision, and the recall that was counted with its interval."""
     figure, axes = _class_axes(classes, shown, "")
     places = np.arange(len(shown))
     recall = (quality.found / np.maximum(quality.known, 1.0))[shown]
@@ -141,7 +143,7 @@ def cuts_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figu
         markersize=5.5,
         label=f"precision, {quality.counted}",
     )
-    axes.plot(quality.cuts[shown], places, "|", color=INK, markersize=9, markeredgewidth=1.6, label="cut")
+    axes.plot(quality.thresholds[shown], places, "|", color=INK, markersize=9, markeredgewidth=1.6, label="threshold")
     axes.set_xlim(-0.02, 1.02)
     axes.xaxis.set_major_formatter(_PERCENT)
     add_legend(figure, axes)
@@ -149,7 +151,7 @@ def cuts_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figu
 
 
 @styled
-def plain_cuts(classes: Sequence[str], shown: Rows, thresholds: Values) -> Figure:
+def plain_thresholds(classes: Sequence[str], shown: Rows, thresholds: Values) -> Figure:
     """Scores from which on a tag is given, where scores are no probabilities."""
     figure, axes = _class_axes(classes, shown, "score from which on the tag is given")
     axes.plot(thresholds[shown], np.arange(len(shown)), "|", color=COLORS[0], markersize=10, markeredgewidth=2.5)

@@ -34,7 +34,7 @@ def quality_section(contents: RunContents, quality: Quality) -> Section:
         Picture(
             "precision-recall",
             "Precision and recall. The line goes from the likeliest tag to the least likely, all tags together; a dot "
-            "is one tag at its own cut, larger for a more frequent one."
+            "is one tag at its own threshold, larger for a more frequent one."
             + (" The star is what was measured on other photos." if contents.evaluation else ""),
             draw.precision_recall(overall_curve(contents.calibrated), quality, contents.evaluation),
             is_narrow=True,
@@ -78,7 +78,7 @@ def measured_table(contents: RunContents) -> Table:
     measured = contents.evaluation
     assert measured is not None
     names = {
-        "f1": "at the run's own cuts",
+        "f1": "at the run's own thresholds",
         "f1_at_half": "where the score is 0.5 or more",
         "f1_top_3": "three tags each",
     }

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.calibration import CalibratedScores
-from positively.calibration.cuts import bin_probabilities
+from positively.calibration.expected_f1 import bin_probabilities
 
 Values = npt.NDArray[np.float64]
 
@@ -18,7 +18,7 @@ _DEVIATIONS = 1.96
 
 @dataclass(frozen=True)
 class Quality:
-    """What the cuts of a run do to its own photos; every array is ``(C,)``.
+    """What the thresholds of a run do to its own photos; every array is ``(C,)``.
 
     Recall can be counted: known tags that the classifier, without having seen them, finds again. Precision can be
     counted where every label is known. Elsewhere it can only be expected, since nobody wrote down what is absent; it
@@ -30,7 +30,7 @@ class Quality:
     known: Values
     """Known positives among them."""
     found: Values
-    """Those of them that reach the cut."""
+    """Those of them that reach the threshold."""
     given: Values
     """Photos that get the tag."""
     refuted: Values
@@ -42,7 +42,7 @@ class Quality:
     at_most: Values
     frequency: Values
     """Share of the positives that is known."""
-    cuts: Values
+    thresholds: Values
     precision: Values
     """Expected share of right tags; NaN where none is given."""
     recall: Values
@@ -89,24 +89,24 @@ class Quality:
         return 2 * self.right / max(float(self.given.sum() + self.positives.sum()), 1e-12)
 
 
-def judge(calibrated: CalibratedScores, cuts: Values, counts: CalibratedScores | None = None) -> Quality:
-    """What cuts do, by the out-of-sample scores a calibration was made from.
+def judge(calibrated: CalibratedScores, thresholds: Values, counts: CalibratedScores | None = None) -> Quality:
+    """What thresholds do, by the out-of-sample scores a calibration was made from.
 
     Args:
         calibrated: What the run's scores mean.
-        cuts: ``(C,)`` probabilities from which on a tag is given.
+        thresholds: ``(C,)`` probabilities from which on a tag is given.
         counts: What says how many positives there are, so that a page has one answer; by default the same.
     """
     calibration, summary, counts = calibrated.calibration, calibrated.summary, counts or calibrated
     judged, counted_photos = (int(part.images.sum(axis=1).max(initial=0)) for part in (summary, counts.summary))
-    reaches = bin_probabilities(calibration, summary) >= cuts[:, None]
-    expected = calibrated.expected(cuts)
+    reaches = bin_probabilities(calibration, summary) >= thresholds[:, None]
+    expected = calibrated.expected(thresholds)
     known, absent = summary.known + summary.accepted, summary.negative + summary.rejected
     found, given = (known * reaches).sum(axis=1), (summary.images * reaches).sum(axis=1)
     is_complete = not summary.unknown.any()
     counted = found / np.where(given > 0, given, np.nan), found / np.maximum(known.sum(axis=1), 1.0)
     precision, recall = counted if is_complete else (expected.precision, expected.recall)
-    learned = calibration.learned & np.isfinite(cuts)
+    learned = calibration.learned & np.isfinite(thresholds)
     # Of a tag that was not learned, what is on record is all there is.
     positives, at_most = (
         np.where(learned, part * judged / max(counted_photos, 1), known.sum(axis=1))
@@ -122,7 +122,7 @@ def judge(calibrated: CalibratedScores, cuts: Values, counts: CalibratedScores |
         positives=positives,
         at_most=at_most,
         frequency=counts.calibration.label_frequency,
-        cuts=cuts,
+        thresholds=thresholds,
         precision=precision,
         recall=recall,
         learned=learned,

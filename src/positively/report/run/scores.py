@@ -29,23 +29,23 @@ def scores_section(contents: RunContents) -> Section:
 
 
 def thresholds_section(contents: RunContents) -> Section:
-    """Counts and cuts of every tag."""
+    """Counts and thresholds of every tag."""
     classes, thresholds, known = contents.classes, contents.thresholds, known_counts(contents)
     measured = (contents.evaluation or {}).get("average_precision")
     order = largest_classes(known if known is not None else np.zeros(len(classes)), len(classes))
     shown = order[:MOST_CLASSES]
     pictures = [
         Picture(
-            "cuts",
+            "thresholds",
             f"From which score on a tag is given.{of_all(shown, classes)}",
-            draw.plain_cuts(classes, shown, thresholds),
+            draw.plain_thresholds(classes, shown, thresholds),
             is_narrow=True,
         )
     ]
     if known is not None:
         caption = f"Photos that carry each tag on record.{of_all(shown, classes)}"
         pictures.insert(0, Picture("known", caption, draw.known_counts(classes, shown, known), is_narrow=True))
-    head = ["tag", *(["known"] if known is not None else []), "cut", *(["AP, measured"] if measured else [])]
+    head = ["tag", *(["known"] if known is not None else []), "threshold", *(["AP, measured"] if measured else [])]
     rows = []
     for index in order.tolist():
         row = [classes[index], *([f"{known[index]:,.0f}"] if known is not None else [])]
@@ -54,6 +54,6 @@ def thresholds_section(contents: RunContents) -> Section:
             value = measured.get(classes[index])
             row.append("–" if value is None else f"{100 * value:.1f}")
         rows.append(tuple(row))
-    note = "Cuts were found on photos held out from training." if "holdout" in contents.parts else ""
+    note = "Thresholds were found on photos held out from training." if "holdout" in contents.parts else ""
     table = Table("All tags", tuple(head), tuple(rows), (note,) if note else (), is_sortable=True)
     return Section("Tag by tag", "", [table], pictures)

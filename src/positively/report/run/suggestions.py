@@ -91,17 +91,17 @@ def how_scored(contents: RunContents) -> str:
 
 
 def photos_section(
-    contents: RunContents, missing: MissingTags, probabilities: Values, cuts: Values, book: PhotoBook
+    contents: RunContents, missing: MissingTags, probabilities: Values, thresholds: Values, book: PhotoBook
 ) -> Section:
     """The surest, the most doubtful, and known tags that look wrong."""
-    given, learned = probabilities >= cuts, np.isfinite(cuts)
+    given, learned = probabilities >= thresholds, np.isfinite(thresholds)
     mistakes = expected_mistakes(probabilities[:, learned], given[:, learned])
     tagged = np.flatnonzero(given.any(axis=1))
     tagged = tagged[np.argsort(mistakes[tagged], kind="stable")]
     surest = _varied(tagged, probabilities[tagged].argmax(axis=1))
     doubtful = np.argsort(-mistakes, kind="stable")[:_OTHERS]
     first = first_of_each(missing.wrong, _OTHERS, _EACH)
-    wrong = [place for place in first if _looks_wrong(missing, place, probabilities, cuts)]
+    wrong = [place for place in first if _looks_wrong(missing, place, probabilities, thresholds)]
 
     def whole(row: int) -> Photo:
         order: list[int] = np.argsort(-probabilities[row], kind="stable").tolist()
@@ -149,9 +149,9 @@ def _varied(rows: npt.NDArray[np.int64], kinds: npt.NDArray[np.int64]) -> list[i
     return chosen
 
 
-def _looks_wrong(missing: MissingTags, place: int, probabilities: Values, cuts: Values) -> bool:
+def _looks_wrong(missing: MissingTags, place: int, probabilities: Values, thresholds: Values) -> bool:
     column = missing.wrong.columns[place]
-    return bool(probabilities[missing.wrong.rows[place], column] < 0.5 * cuts[column])
+    return bool(probabilities[missing.wrong.rows[place], column] < 0.5 * thresholds[column])
 
 
 def _wrong_photo(

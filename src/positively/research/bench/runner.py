@@ -140,7 +140,7 @@ class DatasetRunner:
             if test:
                 embeddings = self.networks.embeddings(config, self.dataset.test)
                 logits = KernelClassifier.of(probe).logits(embeddings)
-        thresholds = calibrated_heads(probe)["kernel"].cuts()
+        thresholds = calibrated_heads(probe)["kernel"].thresholds()
         tuned = _tuned_thresholds(first_out_of_sample(probe), self.dataset.train)
         history = [{"epoch": 1, **fit_measures(probe)}]
         return Outcome(config, history, 1, _counts(learned), thresholds, logits, tuned)

@@ -16,8 +16,8 @@ NOTHING = "–"
 
 MEASURE_NAMES = {
     "mAP": "mAP",
-    "OF1_tuned": "OF1 at cuts tuned on complete labels",
-    "CF1_tuned": "CF1 at cuts tuned on complete labels",
+    "OF1_tuned": "OF1 at thresholds tuned on complete labels",
+    "CF1_tuned": "CF1 at thresholds tuned on complete labels",
     "tags_given": "tags given, of the true number",
     "sum_of_scores": "sum of scores, of the true number",
     "OF1": "OF1",

@@ -1,8 +1,8 @@
 """From which probability on a tag is given: by expected F1, or for a wished precision.
 
-Where probabilities are calibrated nothing else needs to be known: among the images of a table, ranked by a class, the
-expected number of right tags down to some rank is the sum of the probabilities so far. Cuts are probabilities; the
-largest F1 is reached at half of itself, so that all cuts live on one scale and a rare class can lean on the others.
+Where probabilities are calibrated nothing else is needed: among the images of a table, ranked by a class, the expected
+number of right tags down to some rank is the sum of the probabilities so far. Thresholds are probabilities; the largest
+F1 is reached at half of itself, so all thresholds live on one scale and a rare class can lean on the others.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from positively.calibration.posterior import Calibration
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Values
 
-# Imaginary positives that vote for the mean cut of all classes.
-CUT_SHRINKAGE = 4.0
+# Imaginary positives that vote for the mean threshold of all classes.
+SHRINKAGE = 4.0
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What cuts are expected to do on images like those of the table; ``(C,)`` unless said otherwise."""
+    """What thresholds are expected to do on images like those of the table; ``(C,)`` unless said otherwise."""
 
     precision: Values
     """NaN where no tag is given."""
@@ -32,16 +32,16 @@ class Expected:
     """Tags given per image, by class; their sum is the number of tags of a photo."""
 
 
-def f1_cuts(calibration: Calibration, summary: Summary, shrinkage: float = CUT_SHRINKAGE) -> Values:
-    """Cuts on the probability that make the expected F1 of each class largest.
+def expected_f1_thresholds(calibration: Calibration, summary: Summary, shrinkage: float = SHRINKAGE) -> Values:
+    """Thresholds on the probability that make the expected F1 of each class largest.
 
     Args:
         calibration: what the scores mean.
         summary: the table's out-of-sample scores.
-        shrinkage: imaginary positives that vote for the mean cut of the learned classes.
+        shrinkage: imaginary positives that vote for the mean threshold of the learned classes.
 
     Returns:
-        ``(C,)`` probabilities; a tag is given where its probability is at least the cut.
+        ``(C,)`` probabilities; a tag is given where its probability is at least the threshold.
     """
     right, given, total = _running(calibration, summary)
     f1 = 2.0 * right / np.maximum(given + total, 1e-12)
@@ -55,8 +55,8 @@ def f1_cuts(calibration: Calibration, summary: Summary, shrinkage: float = CUT_S
     return np.asarray(share * best + (1.0 - share) * mean)
 
 
-def precision_cuts(calibration: Calibration, summary: Summary, precision: float) -> Values:
-    """The lowest cuts at which each class is expected to be right in at least this share of its tags.
+def precision_thresholds(calibration: Calibration, summary: Summary, precision: float) -> Values:
+    """The lowest thresholds at which each class is expected to be right in at least this share of its tags.
 
     Args:
         calibration: what the scores mean.
@@ -70,29 +70,29 @@ def precision_cuts(calibration: Calibration, summary: Summary, precision: float)
     right, given, _ = _running(calibration, summary)
     enough = right >= precision * given
     last = enough.shape[1] - 1 - enough[:, ::-1].argmax(axis=1)
-    cuts = np.take_along_axis(probabilities, last[:, None], axis=1)[:, 0]
-    return np.where(enough.any(axis=1) & calibration.learned, cuts, np.inf)
+    thresholds = np.take_along_axis(probabilities, last[:, None], axis=1)[:, 0]
+    return np.where(enough.any(axis=1) & calibration.learned, thresholds, np.inf)
 
 
-def expected(calibration: Calibration, summary: Summary, cuts: npt.ArrayLike) -> Expected:
-    """Expected precision, recall, F1 and tags an image at given cuts.
+def expected(calibration: Calibration, summary: Summary, thresholds: npt.ArrayLike) -> Expected:
+    """Expected precision, recall, F1 and tags an image at given thresholds.
 
     Args:
         calibration: what the scores mean.
         summary: the table's out-of-sample scores.
-        cuts: one probability for all, or ``(C,)``.
+        thresholds: one probability for all, or ``(C,)``.
 
     >>> from positively.calibration import calibrate_summary, summarize
     >>> generator = np.random.default_rng(0)
     >>> truth = generator.random((500, 2)) < 0.3
     >>> summary = summarize(generator.normal(4.0 * truth), np.where(truth, 1, -1), leave_one_out=False)
     >>> calibration = calibrate_summary(summary)
-    >>> cuts = f1_cuts(calibration, summary)
-    >>> bool((expected(calibration, summary, cuts).f1 > 0.9).all())
+    >>> thresholds = expected_f1_thresholds(calibration, summary)
+    >>> bool((expected(calibration, summary, thresholds).f1 > 0.9).all())
     True
     """
     probabilities = bin_probabilities(calibration, summary)
-    chosen = summary.images * (probabilities >= np.broadcast_to(np.asarray(cuts), len(probabilities))[:, None])
+    chosen = summary.images * (probabilities >= np.broadcast_to(np.asarray(thresholds), len(probabilities))[:, None])
     right, given = (chosen * probabilities).sum(axis=1), chosen.sum(axis=1)
     total = (summary.images * probabilities).sum(axis=1)
     return Expected(
