@@ -15,6 +15,7 @@ CHANGES |= {"restore_best": True, "refit": True}
 
 def main(place, out):
     import shapes
+    import tiny_clip  # noqa: F401 (timm knows the network of that name then)
     from positively import distributed
     from positively.config import TrainConfig
     from positively.finetune.loop import Trainer

@@ -100,9 +100,8 @@ def train(
         load_plugin(config.plugin)
     if backbone is None:
         check_probe_config(config)
-    is_alone = process_count() == 1 and config.devices in ("auto", 1) and config.nodes == 1
     goes_deeper = trains_on_gpu() and may_go_deeper(config, table)
-    if backbone is None and is_probe(config) and is_alone and not goes_deeper:
+    if backbone is None and _is_probe_alone(config) and not goes_deeper:
         return train_probe(table, config, reading=reading)
     path: Path = TORCH["train"](table, config, backbone=backbone, reading=reading)
     return path
@@ -128,11 +127,17 @@ def train_file(
         logger.info("\n".join(notes))
         return table
 
-    if process_count() == 1:
+    if _is_probe_alone(config) and not trains_on_gpu():
         table = read_once()
         return train(table, config, reading=reading), table
+    # The wing launches the other processes, each of which runs this command: none may be ahead of them.
     found: tuple[Path, LabelTable] = TORCH["train-together"](read_once, config, reading)
     return found
+
+
+def _is_probe_alone(config: TrainConfig) -> bool:
+    """Whether these options ask for a probe, and for one process."""
+    return is_probe(config) and process_count() == 1 and config.devices in ("auto", 1) and config.nodes == 1
 
 
 def write_report(run: Run | str | Path, out: str | Path | None = None, *, images: str | Path | None = None) -> Path:
