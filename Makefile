@@ -12,8 +12,8 @@ export MKL_NUM_THREADS ?= 1
 
 .PHONY: demo test test-core test-full test-all lint types chromium benchmarks clean
 
-demo: $(STAMP)
-	$(BIN)/positively demo
+demo: $(CORE_STAMP)
+	$(CORE)/positively demo
 
 # The core where torch is not installed, then what needs torch.
 test: lint types test-core test-full

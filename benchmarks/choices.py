@@ -14,7 +14,8 @@ from pathlib import Path
 from positively.api import fit
 from positively.finetune import split_rows
 from positively.metrics import mean_average_precision
-from positively.research.demo import NETWORK, make_tables, write_tags
+from positively.research.demo import make_tables, write_tags
+from positively.research.paper_demo import NETWORK
 
 FORMS = {
     "as published (γ .55, α 1)": {},

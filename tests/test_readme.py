@@ -57,15 +57,15 @@ def test_linked_files_exist():
         assert (Path(__file__).parents[1] / link).exists(), link
 
 
-def test_the_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatch, capsys):
+def test_the_paper_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatch, capsys):
     from positively.cli import main
-    from positively.research import demo
+    from positively.research import demo, paper_demo
 
     monkeypatch.setattr(demo, "TRAIN_SCENES", 64)
     monkeypatch.setattr(demo, "TEST_SCENES", 32)
-    monkeypatch.setitem(demo.NETWORK, "epochs", 1)
-    monkeypatch.setitem(demo.NETWORK, "batch_size", 16)
-    assert main(["demo", "--out", str(tmp_path)]) == 0
+    monkeypatch.setitem(paper_demo.NETWORK, "epochs", 1)
+    monkeypatch.setitem(paper_demo.NETWORK, "batch_size", 16)
+    assert main(["demo", "--paper", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert all(
         word in printed for word in ("auto", "PU-MLC", "unknown as negative", "complete labels", "mAP", "first 500")
@@ -77,5 +77,5 @@ def test_the_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatch, cap
     known, complete = (sum(text.count(digit) for digit in demo.CLASSES) for text in tags)
     assert np.isclose(known / complete, 0.3, atol=0.12)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")}
-    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert main(["demo", "--paper", "--out", str(tmp_path)]) == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")} == before

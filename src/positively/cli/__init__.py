@@ -11,7 +11,7 @@ from positively.errors import InterruptedRunError, PositivelyError, explained, i
 from positively.logs import is_first_process, shown
 
 VERBS = {
-    "demo": "train on scenes of handwritten digits, with 30 % of the tags, and see what it finds",
+    "demo": "hide tags of scenes of handwritten digits, and find them again",
     "missing": "list the tags that are probably missing from a table, and those that look wrong",
     "review": "accept or reject the tags that are probably missing, on a local page that learns from every answer",
     "train": "train a classifier from a table of tags",
