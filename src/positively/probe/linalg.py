@@ -45,9 +45,12 @@ def gaussian_kernel(rows: Floats, landmarks: Floats, precision: float) -> Floats
     >>> gaussian_kernel(np.array([[0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5).round(4).tolist()
     [[1.0, 0.3679]]
     """
-    values = rows @ (2 * precision * landmarks).T
-    values -= precision * np.einsum("...d,...d->...", rows, rows)[..., None]
-    values -= precision * np.einsum("md,md->m", landmarks, landmarks)
+    scale = (2 * precision) ** 0.5
+    scaled = rows * scale
+    others = scaled if landmarks is rows else landmarks * scale
+    values = scaled @ others.T
+    values -= np.einsum("...d,...d->...", scaled, scaled)[..., None] / 2
+    values -= np.einsum("md,md->m", others, others) / 2
     np.minimum(values, 0, out=values)
     exponentials: Floats = np.exp(values, out=values)
     return exponentials
@@ -68,6 +71,7 @@ def kernel_eigenvectors(covariance: Double, gram: Double) -> tuple[Double, Doubl
     factor, problem = scipy.linalg.lapack.dpotrf(gram, lower=1)
     if not problem and scipy.linalg.lapack.dpocon(factor, np.abs(gram).sum(axis=0).max(), uplo="L")[0] > _SINGULAR:
         whitened = scipy.linalg.lapack.dsygst(covariance, factor, lower=1)[0]
+        # Not in single precision: that takes half the time, but moves scores by 2e-4 of their standard deviation.
         values, vectors = eigenvectors(whitened)
         return values, scipy.linalg.solve_triangular(factor, vectors, trans=1, lower=True, check_finite=False)
     values, vectors = eigenvectors(gram)

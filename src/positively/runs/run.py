@@ -211,6 +211,11 @@ class Run:
         config = self.model_config
         if config["backbone"] in EMBEDDERS:
             made: Embedder = EMBEDDERS[config["backbone"]]()
+            if made.key != config["embedding_key"]:
+                raise RunError(
+                    f"{self.path} was trained with embedder '{config['backbone']}' of key {config['embedding_key']}; "
+                    f"the one that is registered has key {made.key}. Register the same one, or train the run again."
+                )
             return made
         if self.backbone is not None and (self.runtime == "torch" or not self.folder.network.exists()):
             return module_embedder(self.path, config, self.backbone, self.device)
