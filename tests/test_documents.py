@@ -48,3 +48,23 @@ def test_the_keys_of_a_suite_are_documented_and_the_example_is_one(tmp_path):
     (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
     suite = read_suite(str(tmp_path / "mine.yaml"))
     assert len(suite.rows) == len(yaml.safe_load(example)["rows"])
+
+
+def test_every_file_and_function_that_the_architecture_names_is_there():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    source = DOCS.parent / "src" / "positively"
+    code = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
+
+    def found(name):
+        return [content for path, content in code.items() if f"/{path}".endswith(f"/{name}")]
+
+    files = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert len(files) > 50 and {name for name in files if not found(name)} == set()
+    pairs = {
+        (name, thing)
+        for name, things in re.findall(r"`([\w/]+\.py)`((?: `\w+`,?)+)", text)
+        for thing in re.findall(r"`(\w+)`", things)
+    }
+    defined = r"^(?:(?:def|class) {0}\b|{0}\b.* =)"
+    lost = {pair for pair in pairs if not any(re.search(defined.format(pair[1]), one, re.M) for one in found(pair[0]))}
+    assert len(pairs) > 30 and lost == set()

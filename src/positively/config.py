@@ -61,7 +61,7 @@ class MethodOptions:
     """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
     published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
     plugin: str | None = None
-    """Python file that registers methods, losses or heads of your own."""
+    """Python file that registers methods, losses, heads, embedders or table formats of your own."""
     start: Literal["auto", "default", "prior", "solved"] = "auto"
     """Start of the head: random weights ('default'), zero weights with biases at the class frequencies ('prior'), or
     what the closed form finds on the network as it begins ('solved'; plain linear heads)."""

@@ -53,7 +53,7 @@ class Parser(ArgumentParser):
 
     def add_plugin(self) -> None:
         """Add the option that loads a file of the user's own."""
-        text = "Python file that registers methods, losses, heads or table formats of your own"
+        text = "Python file that registers methods, losses, heads, embedders or table formats of your own"
         self.add_argument("--plugin", type=str | None, default=None, help=text)
 
     def add_embeddings(self, text: str = "files with embeddings, for a run that was trained on such") -> None:

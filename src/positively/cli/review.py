@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from positively.cli.parsing import Parser, check_config, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def parser() -> Parser:
         help="address to listen at; any other than the default lets other machines in, if they have the token",
     )
     made.add_switch("no_open", help="print the address, and open no browser")
+    made.add_plugin()
     made.add_group(ReadOptions)
     made.add_group(ModelOptions, only=_MODEL)
     made.add_group(MachineOptions, only=_MACHINE)
@@ -67,6 +69,8 @@ def main(arguments: list[str]) -> int:
     from positively.tables.write_back import check_writable
 
     source, reading, config = require_table(values.table), read_options(values), make_config(TrainConfig, values)
+    if config.plugin:
+        load_plugin(config.plugin)
     check_config(config)
     place = Path(values.out) if values.out else default_place(source)
     if values.export:

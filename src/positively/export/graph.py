@@ -40,7 +40,9 @@ def run_model(run: Run) -> Any:
 
     if not run.folder.network.exists():
         if run.is_probe:
-            raise RunError(f"{run.path} was trained on embeddings from a file: it has no network to export.")
+            is_file = run.model_config["backbone"] == "embeddings"
+            source = "embeddings from a file" if is_file else "an embedder of your own without an ONNX file"
+            raise RunError(f"{run.path} was trained on {source}: it has no network to export.")
         TORCH["network"](run)
     classifier = run.classifier if run.is_probe else None
     return with_scores(onnx.load(run.folder.verified(run.folder.network)), classifier, run.thresholds, run.head)
