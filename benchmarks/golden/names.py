@@ -48,7 +48,8 @@ def penalties(probe: Any) -> list[float]:
 
 def last_step(probe: Any) -> list[float]:
     """Strength, factor and kind of the last fit."""
-    return [probe.step.strength, probe.step.factor, probe.step.imputes]
+    step = probe.step
+    return [step.strength, step.factor, step.imputes if hasattr(step, "imputes") else step.fills]
 
 
 def weights(probe: Any) -> dict[str, npt.NDArray[np.float64]]:
@@ -62,8 +63,8 @@ def weights(probe: Any) -> dict[str, npt.NDArray[np.float64]]:
 
 def thresholds(probe: Any) -> npt.NDArray[np.float64]:
     """(C,) probabilities from which on a tag is given."""
-    calibrated = find("positively.calibration:CalibratedScores")
-    return np.asarray(calibrated(probe.kernel.calibration, probe.kernel.summary).thresholds())
+    found = find("positively.calibration:CalibratedScores")(probe.kernel.calibration, probe.kernel.summary)
+    return np.asarray(found.thresholds() if hasattr(found, "thresholds") else found.cuts())
 
 
 def first_scores(probe: Any) -> npt.NDArray[np.float32]:
