@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -13,7 +14,7 @@ from PIL import Image
 from positively.embedding.backbones import find_embedder
 from positively.embedding.base import Embedder, Embeddings, Pooling, Vector
 from positively.embedding.cache import FeatureStore, default_store
-from positively.errors import ImageError
+from positively.errors import ConfigError, ImageError
 from positively.images.decode import load_image
 from positively.images.reading import read_ahead
 from positively.labels import LabelTable
@@ -80,7 +81,8 @@ def _compute(
     while done < len(rows):
         part: list[Vector] = []
         try:
-            for vector in islice(vectors, _SEGMENT_IMAGES):
+            for found in islice(vectors, _SEGMENT_IMAGES):
+                vector = _checked(found, part)
                 if not done + len(part):
                     store.require_room(vector.nbytes * len(rows))
                 part.append(vector)
@@ -90,7 +92,23 @@ def _compute(
             if part:
                 codes = [hashes[row] for row in rows[done : done + len(part)]]
                 store.add(codes, np.stack(part).astype(np.float32, copy=False))
+        if not part:
+            raise ConfigError(
+                f"The embedder gave {done:,} embeddings of {len(rows):,} images. It must give one for each."
+            )
         done += len(part)
+
+
+def _checked(found: Any, others: list[Vector]) -> Vector:
+    """An embedding, if it is numbers of the same shape as those before it."""
+    vector = np.asarray(found, dtype=np.float32)
+    expected = others[0].shape if others else vector.shape
+    if vector.ndim not in (1, 2) or vector.shape != expected or not np.isfinite(vector).all():
+        raise ConfigError(
+            f"The embedder gave an embedding of shape {vector.shape} after one of {expected}. Embeddings are arrays "
+            "of finite numbers, (D,) or (1+P, D), all of one shape."
+        )
+    return vector
 
 
 def _side(embedder: Embedder) -> int:
