@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import positively as po
+from positively.cli import main
 from positively.errors import ConfigError
 
 
@@ -37,3 +38,33 @@ def test_embeddings_are_in_the_tables_order_and_kept(tables, tmp_path):
 def test_an_embedder_that_gives_something_else_is_a_sentence(given, tables, tmp_path):
     with pytest.raises(ConfigError, match="embedding"):
         po.embed(tables[0].select(np.arange(20)), Embedder(given), cache=tmp_path)
+
+
+def test_embeddings_in_place_of_photos_serve_every_verb_though_no_photo_is_there(tables, tmp_path, capsys):
+    table, other = (known.select(np.arange(80)) for known in tables)
+    files = {}
+    for name, part in (("train", table), ("test", other)):
+        images = [f"{name}-{image}" for image in part.images]
+        there = [np.array(part.classes)[row == 1] for row in part.states()]
+        lines = [f"{image},{';'.join(tags)}" for image, tags in zip(images, there, strict=True)]
+        files[name] = tmp_path / f"{name}.csv"
+        files[name].write_text("\n".join(["image,tags", *lines]) + "\n")
+        X = (part.states() == 1) + 0.3 * np.random.default_rng(0).random((80, len(part.classes)))
+        np.savez(tmp_path / f"{name}.npz", embeddings=X.astype(np.float32), images=np.array(images))
+    given = [files["train"], "--embeddings", tmp_path / "train.npz"]
+
+    def call(*words):
+        code = main([str(word) for word in words])
+        return code, capsys.readouterr()
+
+    assert call("check", *given)[0] == 0
+    code, said = call("missing", *given, "--out", tmp_path / "missing", "--accept-above", 0.01)
+    assert code == 0, said.err
+    assert (tmp_path / "missing" / "train.csv").exists()
+    run = tmp_path / "run"
+    assert call("train", *given, "--out", run)[0] == 0
+    complete = ["--blank", "negative"]
+    code, said = call("evaluate", run, files["test"], "--embeddings", tmp_path / "test.npz", *complete)
+    assert code == 0, said.err
+    code, said = call("evaluate", run, files["train"], "--embeddings", tmp_path / "train.npz", *complete)
+    assert code == 2 and "train-" in said.err  # it learned from images of these names

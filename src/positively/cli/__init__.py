@@ -85,8 +85,9 @@ def _run(arguments: list[str]) -> int:
         print(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        again = " with --resume auto" if verb == "train" else ""
         way_on = (
-            " What was computed is stored; the same command goes on."
+            f" What was computed is stored; the same command{again} goes on."
             if verb in ("train", "missing", "review", "bench", "demo") or (verb == "predict" and "--out" in arguments)
             else ""
         )

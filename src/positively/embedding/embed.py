@@ -105,8 +105,8 @@ def _checked(found: Any, others: list[Vector]) -> Vector:
     expected = others[0].shape if others else vector.shape
     if vector.ndim not in (1, 2) or vector.shape != expected or not np.isfinite(vector).all():
         raise ConfigError(
-            f"The embedder gave an embedding of shape {vector.shape} after one of {expected}. Embeddings are arrays "
-            "of finite numbers, (D,) or (1+P, D), all of one shape."
+            f"The embedder gave an embedding of shape {vector.shape} after {expected}, or no numbers. Embeddings "
+            "are arrays of finite numbers, (D,) or (1+P, D), all of one shape."
         )
     return vector
 

@@ -24,7 +24,7 @@ from positively.embedding.base import Embeddings
 from positively.errors import ConfigError, FileError, PositivelyError, and_more, option, short
 from positively.files import write_with
 from positively.labels import LabelTable
-from positively.tables.overlap import image_hashes
+from positively.tables.overlap import can_hash, image_hashes
 from positively.tables.parquet import import_pyarrow
 
 _WRITABLE = (".npz", ".npy", ".parquet", ".safetensors")
@@ -246,15 +246,11 @@ def _rows(
         for row, name in enumerate(table.images):
             place = PurePosixPath(name)
             rows[row] = by_name.get(place.as_posix(), by_bare.get(place.name, -1))
-    if found.hashes is not None and (rows < 0).any() and (table.hashes is not None or _has_photos(table)):
+    if found.hashes is not None and (rows < 0).any() and can_hash(table):
         by_hash = {code: row for row, code in enumerate(found.hashes)}
         codes = content()
         rows = np.array([by_hash.get(code, -1) if row < 0 else row for code, row in zip(codes, rows, strict=True)])
     return rows
-
-
-def _has_photos(table: LabelTable) -> bool:
-    return all(path.is_file() for path in table.paths)
 
 
 def _select(X: Values, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

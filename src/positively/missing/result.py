@@ -142,7 +142,9 @@ def describe(found: MissingTags) -> str:
     if shares:
         hedge = " So few tags are known that this may be too high: look at the first ones." if is_open else ""
         lines.append(f"Suggestions, likeliest first: {len(found):,}. Expected to be right: {', '.join(shares)}.{hedge}")
-    order = [c for c in np.argsort(-counts.missing * judged, kind="stable")[:5] if counts.missing[c] >= 0.5]
+    order = [
+        c for c in np.argsort(-counts.missing * judged, kind="stable")[:5] if judged[c] and counts.missing[c] >= 0.5
+    ]
     listed = [f"'{found.classes[c]}' {counts.missing[c]:,.0f} (at most {counts.at_most[c]:,.0f})" for c in order]
     if listed:
         lines.append(f"Most are missing of {', '.join(listed)}.")

@@ -202,9 +202,9 @@ class RunFolder:
         writer.writerows([name, *entry] for name, entry in hashes.items())
         write_text(self.images, text.getvalue())
 
-    def read_images(self) -> dict[str, str]:
-        """Content hash → name of every image the run learned from."""
-        return {row["hash"]: row["image"] for row in self._image_rows()}
+    def read_images(self) -> list[tuple[str, str]]:
+        """Name and content hash of every image the run learned from; the hash is empty where only its name is known."""
+        return [(row["image"], row["hash"]) for row in self._image_rows()]
 
     def read_image_names(self) -> list[str]:
         """Names of the images the run learned from, in order; copies have one hash and several names."""

@@ -24,7 +24,7 @@ from positively.runs.network import build_model, write_model
 from positively.runs.outcome import describe_outcome
 from positively.runs.saving import save_probe, write_card, write_model_config
 from positively.runs.sources import read_config
-from positively.tables.overlap import with_hashes
+from positively.tables.overlap import can_hash, with_hashes
 
 # Options of trainings that take steps; a fit has no use for them.
 _OF_STEPS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "patience", "refit")
@@ -53,7 +53,7 @@ def train_probe(
     _log_idle_options(config)
     is_resumed = config.resume == "auto"
     with RunFolder.open(config.out, name, resume=is_resumed) as folder:
-        seen = hide_labels(table if config.embeddings else with_hashes(table), config)
+        seen = hide_labels(with_hashes(table) if not config.embeddings or can_hash(table) else table, config)
         rows, held_out = training_rows(seen)
         _log_labels(seen.select(rows), len(held_out), options)
         embeddings = embed_table(seen, config, kernel, embedder)

@@ -13,7 +13,7 @@ from positively.tables.diagnostics import Collected, Problem
 from positively.tables.lookalikes import find_lookalikes, nearest_classes
 from positively.tables.names import UnknownTagsError
 from positively.tables.options import DEFAULTS, ReadOptions
-from positively.tables.overlap import image_hashes, refuse_overlap, with_hashes
+from positively.tables.overlap import can_hash, image_hashes, refuse_overlap, with_hashes
 from positively.tables.reading import read_labels
 
 
@@ -53,10 +53,11 @@ def inspect_labels(
         if not collected.problems:
             raise
         return Inspection(None, [], [*collected.problems, Problem("table", error.message, True)], {})
-    table = with_hashes(table)
+    has_content = can_hash(table)
+    table = with_hashes(table) if has_content else table
     unknown = [name for error in collected.errors if isinstance(error, UnknownTagsError) for name in error.names]
     aliases = nearest_classes(unknown, table.classes)
-    problems = [*collected.problems, *_copies(table)]
+    problems = [*collected.problems, *(_copies(table) if has_content else [])]
     if to_learn_from:
         has_given_classes = classes is not None or options.classes is not None
         # Whoever gives the classes means each of them.

@@ -1,4 +1,4 @@
-"""No image may be trained on and tested on: parts are compared by the content of their files."""
+"""No image may be trained on and tested on: parts are compared by the content of their files, or by name without."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,28 +18,36 @@ def image_hashes(table: LabelTable) -> list[str]:
         return list(pool.map(content_hash, table.paths))
 
 
+def can_hash(table: LabelTable) -> bool:
+    """Whether the content of every image is known, or can be read: embeddings in place of photos need no files."""
+    return table.hashes is not None or all(path.is_file() for path in table.paths)
+
+
 def with_hashes(table: LabelTable) -> LabelTable:
     """Same table with the content hash of every image; no work where it carries them already."""
     return table if table.hashes is not None else replace(table, hashes=image_hashes(table))
 
 
 def refuse_overlap(parts: Mapping[str, LabelTable], report: Report = stop) -> None:
-    """Raise (or ``report``) if a file's content stands in two of the parts; the sentence names the files."""
+    """Raise (or ``report``) if an image stands in two of the parts; the sentence names the files."""
     seen: dict[str, tuple[str, str]] = {}
+    by_content = all(can_hash(table) for table in parts.values())
     for part, table in parts.items():
-        names = dict(zip(image_hashes(table), table.images, strict=True))
+        names = dict(zip(image_hashes(table) if by_content else table.images, table.images, strict=True))
         try:
-            refuse_known(names, seen, part)
+            refuse_known(names, seen, part, by_content)
         except TableError as error:
             report("overlap", error)
         seen |= {code: (part, image) for code, image in names.items()}
 
 
-def refuse_known(names: Mapping[str, str], seen: Mapping[str, tuple[str, str]], part: str) -> None:
-    """Raise if any hash of ``names`` (hash → image) was seen before (hash → part and image)."""
+def refuse_known(
+    names: Mapping[str, str], seen: Mapping[str, tuple[str, str]], part: str, by_content: bool = True
+) -> None:
+    """Raise if any key of ``names`` (content hash, or name → image) was seen before (key → part and image)."""
     both = [f"{image} (in {seen[code][0]} as {seen[code][1]})" for code, image in names.items() if code in seen]
     if both:
         raise TableError(
-            f"{len(both)} images of {part} have the same content as images elsewhere: {and_more(both, shown=3)}. "
-            "Take them out of one of the two."
+            f"{len(both)} images of {part} have the same {'content' if by_content else 'name'} as images elsewhere: "
+            f"{and_more(both, shown=3)}. Take them out of one of the two."
         )

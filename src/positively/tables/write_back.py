@@ -149,9 +149,9 @@ def _change(edited: EditableTable, changes: Changes, root: Path, column: str | N
     for (image, tag), state in changes.items():
         by_image[image][tag] = LabelState(state)
     rows_of: dict[str, list[Row]] = {image: [] for image in by_image}
-    for row, name in zip(
-        edited.rows, locate([tidy(str(r.cells[edited.layout.image])) for r in edited.rows], root), strict=True
-    ):
+    names = [tidy(str(row.cells[edited.layout.image])) for row in edited.rows]
+    for row, found, given in zip(edited.rows, locate(names, root), names, strict=True):
+        name = given if found is None else found  # embeddings in place of photos: no file is there
         if name in rows_of:
             rows_of[name].append(row)
     lost = next((image for image, rows in rows_of.items() if not rows), None)
