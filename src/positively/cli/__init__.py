@@ -45,8 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:  # Windows programs without a console have none
                 sys.stdout.flush()  # now: at the end of the process nobody could catch what it raises
-        if code == 0:
-            leave_group()
+        leave_group(code)
         return code
     except OSError as error:
         if not is_closed_pipe(error):

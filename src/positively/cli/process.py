@@ -27,16 +27,16 @@ def is_closed_pipe(error: OSError) -> bool:
     return isinstance(error, BrokenPipeError) or is_windows_pipe
 
 
-def leave_group() -> None:
-    """End one of several processes here, its work being done.
+def leave_group(code: int) -> None:
+    """End one of several processes here, its work being done or its error being printed.
 
-    While Python takes it down, gloo's threads may still run and abort it now and then, and torchrun would call what
-    went well a failure.
+    While Python takes it down, gloo's threads may still run and abort it now and then: what went well would be a
+    failure, and a sentence would be followed by an abort.
     """
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized():
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(code)
 
 
 def wait_passively() -> None:
