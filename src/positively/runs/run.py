@@ -34,7 +34,7 @@ from positively.runs.predictor import (
 )
 from positively.runs.saving import load_classifier, load_model_config
 from positively.runs.tagging import Prediction, Tagger, named
-from positively.tables.overlap import can_hash, image_hashes, refuse_known
+from positively.tables.overlap import refuse_learned
 
 Scores = npt.NDArray[np.float64]
 
@@ -340,11 +340,7 @@ class Run:
         if not self.folder.holds_run:  # it came from the hub, where nothing tells of the photos
             logger.warning(f"{self.path} does not say which images it learned from: make sure that these are others.")
             return
-        learned = self.folder.read_images()
-        by_content = can_hash(table) and all(code for _, code in learned)
-        seen = {code if by_content else image: ("the training table", image) for image, code in learned}
-        keys = image_hashes(table) if by_content else table.images
-        refuse_known(dict(zip(keys, table.images, strict=True)), seen, table.source, by_content)
+        refuse_learned(table, self.folder.read_images())
 
     def predict(
         self, images: ImageSource | Sequence[ImageSource], *, top: int | None = None, skip_broken: bool = False

@@ -1,6 +1,6 @@
 """No image may be trained on and tested on: parts are compared by the content of their files, or by name without."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -39,6 +39,14 @@ def refuse_overlap(parts: Mapping[str, LabelTable], report: Report = stop) -> No
         except TableError as error:
             report("overlap", error)
         seen |= {code: (part, image) for code, image in names.items()}
+
+
+def refuse_learned(table: LabelTable, learned: Sequence[tuple[str, str]]) -> None:
+    """Raise if a table holds images that a run learned from, given by name and content hash (empty if not known)."""
+    by_content = can_hash(table) and all(code for _, code in learned)
+    seen = {code if by_content else image: ("the training table", image) for image, code in learned}
+    keys = image_hashes(table) if by_content else table.images
+    refuse_known(dict(zip(keys, table.images, strict=True)), seen, table.source, by_content)
 
 
 def refuse_known(
