@@ -68,9 +68,9 @@ def test_a_picture_gives_the_same_tags_as_a_path_as_bytes_as_an_image_and_as_an_
     assert first.image == str(path) and others[1].image == "image 3"
     for other in others:
         # Sums of single precision are taken in another order.
-        assert other.tags == pytest.approx(first.tags, abs=1e-4)
+        assert other.tags == pytest.approx(first.tags, abs=1e-6)
     for source in sources:
-        assert Run(run).predict(source, top=3)[0].tags == pytest.approx(first.tags, abs=1e-4)
+        assert Run(run).predict(source, top=3)[0].tags == pytest.approx(first.tags, abs=1e-6)
 
 
 def test_an_array_of_several_pictures_is_several(run, folder):
