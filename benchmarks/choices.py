@@ -35,7 +35,7 @@ def main() -> None:
         tags = write_tags(folder / "scenes", complete, seed=0)
         holdout = complete.select(split_rows(tags, NETWORK["holdout"], seed=0)[1])
         for number, (form, options) in enumerate(FORMS.items()):
-            run = fit(tags, method="pu-mlc", options=options, out=str(folder / str(number)), **NETWORK)
+            run = fit(tags, method="pu-mlc", method_options=options, out=str(folder / str(number)), **NETWORK)
             with (run.path / "metrics.csv").open() as file:
                 criterion = float(list(csv.DictReader(file))[-1]["holdout_pu"])
             quality = 100 * mean_average_precision(run.scores(holdout), holdout.states())

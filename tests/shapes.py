@@ -80,7 +80,7 @@ def write_backbone(path):
 def frozen(folder, **more):
     """Options of the backbone that needs no torch; its embeddings are stored."""
     backbone, features = str(folder / "colors.onnx"), str(folder / "frozen-features")
-    return {"backbone": backbone, "features": features, "head_options": {"pooling": "max"}} | more
+    return {"backbone": backbone, "cache": features, "head_options": {"pooling": "max"}} | more
 
 
 def write_weights(folder):
@@ -128,7 +128,7 @@ def pretrained(folder, **more):
         "backbone": "positively_tiny",
         "weights": str(folder / "tiny.safetensors"),
         "image_size": SIDE,
-        "features": str(folder / "features"),
+        "cache": str(folder / "features"),
         "head_options": {"pooling": "max"},
     } | more
 
@@ -147,7 +147,7 @@ def settings(method, depth, folder, **changes):
         "depth": depth,
         "backbone": "tiny_clip" if is_clip else "positively_tiny",
         "weights": "none" if from_nothing else str(folder / f"{'tiny_clip' if is_clip else 'tiny'}.safetensors"),
-        "features": str(folder / "features"),
+        "cache": str(folder / "features"),
         "image_size": SIDE,
         "head_options": HEAD_OPTIONS.get(head, {}) | ({"text_model": str(folder / "text")} if is_clip else {}),
         "augment": "none",
@@ -158,6 +158,6 @@ def settings(method, depth, folder, **changes):
         "ema": 0.9,
         "known_ratio": 0.5,
         "positives_only": method == "auto" or not create_method(method).needs_negatives,
-        "options": OPTIONS.get(method, {}),
+        "method_options": OPTIONS.get(method, {}),
     }
     return TrainConfig(**{**chosen, **changes})

@@ -309,7 +309,7 @@ def test_a_recipe_stands_in_for_the_defaults_and_words_win_over_it():
     values, recipe = parser().parse_recipe(["COCO", "--recipe", "coco", "--lr", "3e-5", "--known-ratio", "0.1"])
     assert (values.backbone, values.image_size, values.stop_epoch, values.lr) == ("resnet101.tv_in1k", 448, 41, 3e-5)
     assert values.lgconv is True and values.positives_only is True and recipe.options(0.1)["gamma"] == 0.55
-    assert values.options == {"alpha": 1.0, "mixup": 1.0, "mixup_beta": 0.3, "statistics": "local"}
+    assert values.method_options == {"alpha": 1.0, "mixup": 1.0, "mixup_beta": 0.3, "statistics": "local"}
     with pytest.raises(ConfigError, match="coco-clip"):
         parser().parse_recipe(["COCO", "--recipe", "cocoa"])
 

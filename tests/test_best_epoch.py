@@ -153,7 +153,7 @@ def test_a_head_that_normalises_takes_the_stored_features_as_they_are_and_is_sav
     tables, place, tmp_path
 ):
     def settings(**head):
-        return vars(shapes.settings("pu-mlc", "probe", place, features=str(tmp_path / "features"), epochs=2, **head))
+        return vars(shapes.settings("pu-mlc", "probe", place, cache=str(tmp_path / "features"), epochs=2, **head))
 
     plain = po.fit(tables[0], **settings() | {"out": str(tmp_path / "plain")})
     stored = sorted((tmp_path / "features").rglob("*.safetensors"))

@@ -33,14 +33,14 @@ def test_training_says_what_it_understood_and_what_it_chose(scenes, tmp_path, ca
 
 
 def test_configuration_comes_from_yaml_and_words_override_it(scenes, tmp_path, capsys):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**TINY, "epochs": 7, "options": {"gamma": 0.1}}))
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**TINY, "epochs": 7, "method_options": {"gamma": 0.1}}))
     words = ["train", str(scenes / "train.csv"), "--config", str(tmp_path / "recipe.yaml"), "--epochs", "3"]
     with pytest.raises(SystemExit) as stopped:
-        main([*words, "--options.alpha", "2", "--skip-broken", "--print-config"])
+        main([*words, "--method-options.alpha", "2", "--skip-broken", "--print-config"])
     assert stopped.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["epochs"] == 3 and printed["batch_size"] == 8
-    assert printed["options"] == {"gamma": 0.1, "alpha": 2} and printed["skip_broken"] is True
+    assert printed["method_options"] == {"gamma": 0.1, "alpha": 2} and printed["skip_broken"] is True
 
 
 @pytest.mark.parametrize(

@@ -120,12 +120,12 @@ def test_probabilities_add_up_to_the_number_of_tags(run, test):
 
 def test_a_wished_precision_is_reached(run, test):
     truth = test.states() == 1
-    careful = po.Run(run.path, precision=0.97)
+    careful = po.Run(run.path, min_precision=0.97)
     given, usual = careful.scores(test) >= careful.thresholds, run.scores(test) >= run.thresholds
     assert truth[given].mean() > 0.9
     assert given.sum() <= usual.sum()
-    with pytest.raises(ConfigError, match="above 0 and up to 1"):
-        po.Run(run.path, precision=1.5)
+    with pytest.raises(ConfigError, match="min_precision=1.5"):
+        po.Run(run.path, min_precision=1.5)
 
 
 def test_out_of_sample_scores_are_written_and_do_not_leak(run, complete):
@@ -160,7 +160,7 @@ def test_a_class_that_cannot_be_learned_is_named_and_never_predicted(place, comp
 def test_verified_negatives_are_learned_from(place, complete):
     found = []
     for negatives in (True, False):
-        options = {"options": {"negatives": negatives}, "known_ratio": 0.5}
+        options = {"method_options": {"negatives": negatives}, "known_ratio": 0.5}
         run = po.fit(complete, out=str(place / f"negatives-{negatives}"), **basics(place), **options)
         found.append(run.folder.read_calibration("kernel").calibration.negative_frequency)
     np.testing.assert_allclose(found[0], 0.5, atol=0.1)
@@ -184,7 +184,7 @@ class Own(torch.nn.Module):
 @pytest.mark.parametrize("pooling", [{"pooling": "max"}, {"pooling": "max", "window": 1}])
 def test_a_frozen_module_of_ones_own_is_embedded_and_fitted_like_any_backbone(place, complete, test, tmp_path, pooling):
     tags, named = complete.with_known_ratio(0.5, 0).positives_only(), basics(place) | {"head_options": pooling}
-    options = {name: named[name] for name in ("image_size", "features", "head_options")}
+    options = {name: named[name] for name in ("image_size", "cache", "head_options")}
     options |= {"method": "closed-form", "depth": "probe"}
     expected = po.fit(tags, out=str(tmp_path / "named"), **named).scores(test)
     run = po.fit(tags, out=str(tmp_path / "own"), backbone=Own(place / "tiny.safetensors"), **options)
@@ -246,7 +246,7 @@ def test_copies_are_left_out_together(place, complete, tmp_path):
 
 
 def test_where_the_network_learns_its_head_is_solved_if_that_helps(place, complete, test, caplog):
-    settings = shapes.settings("auto", "finetune", place, options={"gamma": 0.2, "tau": 1.0}, holdout=0.3)
+    settings = shapes.settings("auto", "finetune", place, method_options={"gamma": 0.2, "tau": 1.0}, holdout=0.3)
     with caplog.at_level("INFO", logger="positively"):
         run = po.fit(complete, config=settings, out=str(place / "deep"))
     told = "\n".join(record.message for record in caplog.records)
@@ -262,7 +262,7 @@ def test_where_the_network_learns_its_head_is_solved_if_that_helps(place, comple
 
 def test_the_command_line_takes_precision_and_head(run, complete, capsys):
     photo = str(complete.paths[0])
-    assert main(["predict", str(run.path), photo, "--precision", "0.9", "--head", "linear"]) == 0
+    assert main(["predict", str(run.path), photo, "--min-precision", "0.9", "--head", "linear"]) == 0
     assert capsys.readouterr().out.startswith(photo)
     table = str(run.path.parent / "pretraining.csv")
     truth = shapes.read_shapes(run.path.parent, "pretraining")
@@ -272,7 +272,7 @@ def test_the_command_line_takes_precision_and_head(run, complete, capsys):
     ]
     Path(table).write_text("image,tags\n" + "\n".join(rows) + "\n")
     words = ["evaluate", str(run.path), table, "--images", str(run.path.parent), "--blank", "negative"]
-    assert main([*words, "--precision", "0.9"]) == 0
+    assert main([*words, "--min-precision", "0.9"]) == 0
     assert "mAP" in capsys.readouterr().out
     assert main(["check", "--method", "auto"]) == 0
     assert "closed-form where the backbone is frozen" in capsys.readouterr().out
@@ -303,7 +303,7 @@ def test_a_table_without_a_class_of_two_photos_is_told_nothing_was_learned(place
 def test_double_precision_and_many_epochs_change_nothing(place, complete, run, test, caplog):
     tags = complete.with_known_ratio(0.5, 0).positives_only()
     with caplog.at_level("INFO", logger="positively"):
-        other = po.fit(tags, out=str(place / "double"), **basics(place), precision="64-true", epochs=3)
+        other = po.fit(tags, out=str(place / "double"), **basics(place), dtype="float64", epochs=3)
     assert any("takes no steps: epochs change nothing" in in_python(record.message) for record in caplog.records)
     np.testing.assert_allclose(other.scores(test), run.scores(test), atol=1e-4)
     assert len((other.path / "metrics.csv").read_text().splitlines()) == 2

@@ -143,7 +143,9 @@ def test_only_a_plain_head_can_start_solved(place, known, change):
 
 @pytest.mark.parametrize("change", [{"blend": "logic"}, {"blend": "none"}])
 def test_every_way_to_be_taught_learns(place, known, tables, fabric, change):
-    training = trained(place, known, fabric, "tail", method="distill", options=change, epochs=2, solve_head=False)
+    training = trained(
+        place, known, fabric, "tail", method="distill", method_options=change, epochs=2, solve_head=False
+    )
     assert quality(training, tables[1]) > shapes.LEARNED
 
 

@@ -44,7 +44,7 @@ def solved(place, tables):
     save_file(network.state_dict(), place / "test_resnet.safetensors")
     tags = tables[0].with_known_ratio(0.5, 0).positives_only()
     weights = str(place / "test_resnet.safetensors")
-    options = {"backbone": "test_resnet", "weights": weights, "image_size": 32, "features": str(place / "features")}
+    options = {"backbone": "test_resnet", "weights": weights, "image_size": 32, "cache": str(place / "features")}
     return po.fit(tags, out=str(place / "solved"), quiet=True, **options)
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_gives_something_else_is_never_left_behind(solved, place, mo
 
 
 def test_another_head_or_other_thresholds_go_into_a_file_of_their_own(solved, tables):
-    linear = Run(solved.path, head="linear", precision=0.9)
+    linear = Run(solved.path, head="linear", min_precision=0.9)
     made = export_onnx(linear)
     assert made.path == solved.path / "export.onnx"
     scores, tags = session(made.path).run(["scores", "tags"], {"images": pixels(solved, tables[1])})
@@ -244,7 +244,7 @@ def test_the_command_says_what_it_wrote(solved, place, capsys):
     assert "any number of images, sides in steps of 32, best at 32" in capsys.readouterr().out
     assert main(["export", str(solved.path), "--format", "transformers", "--out", str(place / "said")]) == 0
     assert (place / "said" / "config.json").exists() and "for transformers and timm" in capsys.readouterr().out
-    assert main(["export", str(solved.path), "--fold-cuts"]) == 2
+    assert main(["export", str(solved.path), "--fold-thresholds"]) == 2
     assert "--format transformers" in capsys.readouterr().err
 
 
@@ -337,17 +337,17 @@ def test_an_exported_run_opens_in_timm(solved, tables):
     np.testing.assert_allclose(scores, linear.scores(tables[1])[:8], atol=1e-5)
 
 
-@pytest.mark.parametrize("fold_cuts", [False, True])
-def test_the_pipeline_of_transformers_gives_the_scores_of_the_linear_head(fold_cuts, solved, tables, place):
+@pytest.mark.parametrize("fold_thresholds", [False, True])
+def test_the_pipeline_of_transformers_gives_the_scores_of_the_linear_head(fold_thresholds, solved, tables, place):
     from transformers import pipeline
 
-    folder = export_transformers(solved, place / f"folded-{fold_cuts}", fold_cuts=fold_cuts)
+    folder = export_transformers(solved, place / f"folded-{fold_thresholds}", fold_thresholds=fold_thresholds)
     classify = pipeline("image-classification", model=str(folder))
     linear = Run(solved.path, head="linear")
     for path, scores in zip(tables[1].paths[:5], linear.scores(tables[1]), strict=False):
         found = {one["label"]: one["score"] for one in classify(str(path), top_k=1000)}
         given = np.array([found[name] for name in linear.classes])
-        if fold_cuts:
+        if fold_thresholds:
             assert ((given >= 0.5) == (scores >= linear.thresholds)).all()
         else:
             np.testing.assert_allclose(given, scores, atol=1e-5)

@@ -287,7 +287,7 @@ def test_the_graph_learns_from_kept_maps(scenes: Path, tmp_path: Path) -> None:
     weights = tmp_path / "tiny.safetensors"
     save_file(timm.create_model("positively_tiny").state_dict(), weights)
     tags = po.read(scenes / "train.csv", quiet=True)
-    kept = {"weights": str(weights), "depth": "probe", "features": str(tmp_path / "features")}
+    kept = {"weights": str(weights), "depth": "probe", "cache": str(tmp_path / "features")}
     folder = RunFolder(train(tags, TrainConfig(**GRAPH | kept, out=str(tmp_path / "run"))))
     stored = [load_file(path) for path in (tmp_path / "features").rglob("*.safetensors")]
     maps = [tensor for segment in stored for tensor in segment.values() if tensor.ndim == 4]

@@ -27,7 +27,7 @@ def run(place, tables):
         "backbone": "test_resnet",
         "weights": str(weights),
         "image_size": 32,
-        "features": str(place / "features"),
+        "cache": str(place / "features"),
     }
     run = po.fit(tables[0].positives_only(), out=str(place / "hub-run"), quiet=True, **options)
     TORCH["transformers"](run)
@@ -75,8 +75,8 @@ def test_it_comes_back_from_the_hubs_cache(run, pushed, tables, tmp_path, monkey
     shutil.copytree(pushed, cached / "snapshots" / "abc123")
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("abc123")
-    again = po.Run.from_pretrained("me/tagger", cache_dir=tmp_path, local_files_only=True, precision=0.9)
-    assert again.precision == 0.9 and again.classes == run.classes
+    again = po.Run.from_pretrained("me/tagger", cache_dir=tmp_path, local_files_only=True, min_precision=0.9)
+    assert again.min_precision == 0.9 and again.classes == run.classes
     with pytest.raises(RunError, match=r"'me/other' is no folder, and cannot be fetched"):
         po.Run.from_pretrained("me/other", cache_dir=tmp_path, local_files_only=True)
 

@@ -54,7 +54,7 @@ def later_version(monkeypatch):
 
 
 def test_an_option_that_is_added_changes_no_identity(tags, later_version):
-    settings = TINY | {"seed": 3, "options": {"gamma": 0.3}, "lr": 0.01}
+    settings = TINY | {"seed": 3, "method_options": {"gamma": 0.3}, "lr": 0.01}
     before = {
         **{"schema": SCHEMA, "method": "pu-mlc", "depth": "finetune", "backbone": "test_resnet", "weights": "none"},
         **{"image_size": 32, "seed": 3, "options": {"gamma": 0.3}, "lr": 0.01, "augment": "none", "epochs": 2},

@@ -76,7 +76,7 @@ def predict(run, tables):
 
 
 def at_precision(run, tables):
-    return po.Run(run.path, precision=0.5).predict(tables[1].paths[0])
+    return po.Run(run.path, min_precision=0.5).predict(tables[1].paths[0])
 
 
 def missing(run, tables):

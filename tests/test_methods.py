@@ -249,7 +249,7 @@ def test_what_two_processes_began_one_can_finish(two_processes):
 
 
 def test_large_loss_remembers_which_labels_of_which_images_it_corrected(tables, fabric, place):
-    training = make(tables, fabric, place, "ll-cp", "probe", epochs=8, options={"delta": 0.01}, refit=False)
+    training = make(tables, fabric, place, "ll-cp", "probe", epochs=8, method_options={"delta": 0.01}, refit=False)
     training.run()
     corrected = training.trainer.method.corrected
     states = torch.from_numpy(training.train.states())
@@ -327,7 +327,7 @@ def test_a_benchmark_tells_a_method_what_it_knows():
 
 
 def test_the_prior_of_a_risk_is_the_known_frequency_over_the_label_frequency(tables, fabric, place):
-    training = make(tables, fabric, place, "upu", "probe", options={"label_frequency": 0.5})
+    training = make(tables, fabric, place, "upu", "probe", method_options={"label_frequency": 0.5})
     expected = training.train.counts(POSITIVE) / len(training.train) / 0.5
     np.testing.assert_allclose(training.trainer.method.loss.prior, expected, rtol=1e-6)
 

@@ -34,9 +34,9 @@ def plugin(tmp_path_factory):
 
 def test_the_page_trains_and_is_used_as_it_stands(plugin, scenes, positively, tmp_path):
     words = ["train", scenes / "train.csv", *options(TINY | {"epochs": 1}), "--plugin", plugin]
-    positively(*words, "--method", "self-training", "--options.weight", 0.5, "--out", tmp_path / "method")
+    positively(*words, "--method", "self-training", "--method-options.weight", 0.5, "--out", tmp_path / "method")
     settings = yaml.safe_load((tmp_path / "method" / "config.yaml").read_text())
-    assert settings["head"] == "two-layers" and settings["options"] == {"weight": 0.5}
+    assert settings["head"] == "two-layers" and settings["method_options"] == {"weight": 0.5}
     positively(
         *words, "--method", "hinge", "--head", "two-layers", "--head-options.width", 8, "--out", tmp_path / "loss"
     )

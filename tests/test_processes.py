@@ -90,7 +90,7 @@ def read_run(folder):
 
 def test_training_on_two_processes_equals_training_on_one(scenes, positively, environment, tmp_path):
     # Three steps of PU-MLC with mixup, in double precision; 7 images held out, an odd number to share for scoring.
-    settings = TINY | {"epochs": 1, "precision": "64-true", "freeze_batchnorm": "true", "holdout": 0.2, "lr": 0.001}
+    settings = TINY | {"epochs": 1, "dtype": "float64", "freeze_batchnorm": "true", "holdout": 0.2, "lr": 0.001}
     words = ["train", scenes / "train.csv", *options(settings)]
     positively(*words, "--out", tmp_path / "one")
     positively(*words, "--out", tmp_path / "two", "--devices", 2)

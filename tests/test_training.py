@@ -25,7 +25,7 @@ from positively.metrics import evaluate
 
 pytestmark = pytest.mark.usefixtures("bare_runs")
 
-WORDS = options(TINY | {"ema": 0.9, "options.gamma": 0.3})
+WORDS = options(TINY | {"ema": 0.9, "method_options.gamma": 0.3})
 
 
 def same_weights(one, other):
@@ -110,7 +110,7 @@ def test_a_run_folder_holds_everything(unbroken):
         "report.html",
     }
     settings = yaml.safe_load((unbroken / "config.yaml").read_text())
-    assert settings["options"] == {"gamma": 0.3} and settings["method"] == "pu-mlc"
+    assert settings["method_options"] == {"gamma": 0.3} and settings["method"] == "pu-mlc"
     assert None not in (settings["lr"], settings["epochs"], settings["workers"], settings["batch_size"])
     assert len(history(unbroken)) == 2
     assert json.loads((unbroken / "environment.json").read_text())["packages"]["torch"] in torch.__version__
@@ -126,7 +126,7 @@ def test_a_folder_with_a_run_is_not_overwritten(unbroken, tags):
     with pytest.raises(RunError, match=r"already holds a run. Pass resume='auto'"):
         po.fit(tags, out=str(unbroken), **TINY)
     with pytest.raises(RunError, match=r"other settings: .*seed left open \(now 5\)"):
-        po.fit(tags, out=str(unbroken), resume="auto", seed=5, options={"gamma": 0.3}, **TINY | {"ema": 0.9})
+        po.fit(tags, out=str(unbroken), resume="auto", seed=5, method_options={"gamma": 0.3}, **TINY | {"ema": 0.9})
     assert (unbroken / "model.safetensors").stat().st_mtime_ns == before
 
 
@@ -221,7 +221,7 @@ def test_probe_keeps_features_and_gives_the_weights_of_the_whole_network(tags, s
 
     torch.manual_seed(0)
     save_file(create_backbone("test_resnet", "none", 32).network.state_dict(), weights)
-    settings = TINY | {"weights": str(weights), "depth": "probe", "features": str(tmp_path / "features")}
+    settings = TINY | {"weights": str(weights), "depth": "probe", "cache": str(tmp_path / "features")}
     settings |= {"method": "assume-negative", "lr": 0.01}  # mixup of features is not mixup of images
     run = po.fit(tags, out=str(tmp_path / "probe"), **settings)
     segments = sorted((tmp_path / "features").rglob("*.safetensors"))
@@ -241,11 +241,11 @@ def test_probe_keeps_features_and_gives_the_weights_of_the_whole_network(tags, s
         torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-def test_mixed_precision_trains(tags, tmp_path, precision):
-    if precision == "16-mixed" and not torch.cuda.is_available():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_mixed_precision_trains(tags, tmp_path, dtype):
+    if dtype == "float16" and not torch.cuda.is_available():
         pytest.skip("half precision needs a GPU to train; the losses' own test covers float16 autocast")
-    run = po.fit(tags, out=str(tmp_path / "run"), precision=precision, clip_norm=1.0, **TINY)
+    run = po.fit(tags, out=str(tmp_path / "run"), dtype=dtype, clip_norm=1.0, **TINY)
     assert all(np.isfinite(float(row["variational"])) for row in history(run.path))
 
 
@@ -292,7 +292,7 @@ def test_mistakes_are_sentences(tags, tmp_path):
     ):
         po.fit(tags, **TINY | {"method": "pumlc"})
     with pytest.raises(ConfigError, match="'pu-mlc' has no option 'gama'"):
-        po.fit(tags, options={"gama": 1}, **TINY)
+        po.fit(tags, method_options={"gama": 1}, **TINY)
     with pytest.raises(ConfigError, match="fit has no option 'epoch'; it has"):
         po.fit(tags, epoch=3)
     with pytest.raises(ConfigError, match=r"learns from known negatives, and train\.csv has none"):
@@ -335,7 +335,7 @@ def test_a_schedule_may_be_as_short_as_a_step(epochs, tags, tmp_path):
 
 
 def test_a_run_is_not_resumed_with_another_table(unbroken, tags):
-    settings = TINY | {"ema": 0.9, "options": {"gamma": 0.3}}
+    settings = TINY | {"ema": 0.9, "method_options": {"gamma": 0.3}}
     with pytest.raises(RunError, match=r"other settings: table 29 images"):
         po.fit(tags.select(range(1, 32)), out=str(unbroken), resume="auto", **settings)
 
@@ -346,7 +346,7 @@ def test_a_damaged_file_of_a_run_is_named(name, unbroken, scenes, tags, tmp_path
     (tmp_path / "run" / name).write_text("{damaged")
     with pytest.raises(RunError, match=name):
         po.Run(tmp_path / "run", runtime="torch").predict([scenes / "test" / "00000.png"])
-        po.fit(tags, out=str(tmp_path / "run"), resume="auto", **TINY | {"ema": 0.9, "options": {"gamma": 0.3}})
+        po.fit(tags, out=str(tmp_path / "run"), resume="auto", **TINY | {"ema": 0.9, "method_options": {"gamma": 0.3}})
 
 
 def test_a_damaged_network_is_refused_and_written_again_by_a_resumed_training(unbroken, scenes, positively, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 # 31 images a batch: one process has 16 of them, the other 15.
-CHANGES = {"epochs": 2, "batch_size": 31, "checkpoint_minutes": 0.0, "freeze_batchnorm": True, "precision": "64-true"}
+CHANGES = {"epochs": 2, "batch_size": 31, "checkpoint_minutes": 0.0, "freeze_batchnorm": True, "dtype": "float64"}
 CHANGES |= {"restore_best": True, "refit": True}
 
 
@@ -23,7 +23,7 @@ def main(place, out):
     from positively.finetune.runtime import launch
     from test_methods import STEPPED, Everything, Killed, Memory, make, weights
 
-    fabric = launch(TrainConfig(accelerator="cpu", devices=2, precision="64-true"))
+    fabric = launch(TrainConfig(accelerator="cpu", devices=2, dtype="float64"))
     register_method("everything")(Everything)
     table, learn = shapes.read_shapes(place, "train"), Trainer._learn
 

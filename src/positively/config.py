@@ -6,6 +6,7 @@ folder's config.yaml holds what was chosen, so that it can be passed back as ``-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -57,9 +58,9 @@ class MethodOptions:
     asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role, ll-r, ll-ct, ll-cp, prototype; with known
     negatives bce (known labels only), partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl, cadm, cop, sst, sarb,
     dual-coop; or one of your own. What each is good for: docs/methods.md."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Options of the method, such as --options.gamma 0.55; `positively check --method NAME` lists them. Default: as
-    published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
+    method_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the method, such as --method-options.gamma 0.55; `positively check --method NAME` lists them.
+    Default: as published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
     plugin: str | None = None
     """Python file that registers methods, losses, heads, embedders or table formats of your own."""
     start: Literal["auto", "default", "prior", "solved"] = "auto"
@@ -152,15 +153,16 @@ class MachineOptions:
 
     accelerator: str = "auto"
     """cpu, cuda, mps or auto."""
-    precision: Literal["auto", "32-true", "16-mixed", "bf16-mixed", "64-true"] = "auto"
-    """Number format; 'auto': bf16-mixed on GPUs that have it, 16-mixed on others, 32-true on a CPU."""
+    dtype: Literal["auto", "float32", "float16", "bfloat16", "float64"] = "auto"
+    """Number format; float16 and bfloat16 are mixed precision. 'auto': bfloat16 on GPUs that support it, float16
+    on other GPUs, float32 on a CPU."""
     workers: Index | None = None
     """Processes that read images; default: one a core up to eight on a GPU, none (threads read them) on a CPU."""
     runtime: Runtime = "auto"
     """What runs a frozen network on a CPU: torch, onnx (ONNX Runtime), or auto: the latter for a thousand images and
     more, where it is installed."""
-    features: str | None = None
-    """Folder of kept features; default: the user's cache."""
+    cache: str | None = None
+    """Folder in which embeddings are kept; default: the cache folder of the user."""
     checkpoint_minutes: NonNegative = 10.0
     """Time between checkpoints inside an epoch; one is written after each epoch in any case."""
 
@@ -172,3 +174,26 @@ class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, 
 
 GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, MachineOptions, SettingOptions)
 """The parts of :class:`TrainConfig`, in the order the help shows them."""
+
+RENAMED = {
+    "features": "cache",
+    "fold_cuts": "fold_thresholds",
+    "options": "method_options",
+    "precision": "dtype",
+    "skip_missing": "skip_missing_images",
+}
+"""Names of options in earlier versions → names of today; accepted for one release."""
+
+_OLD_DTYPES = {"32-true": "float32", "16-mixed": "float16", "bf16-mixed": "bfloat16", "64-true": "float64"}
+
+
+def current_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of an earlier version under the names and values of today.
+
+    >>> current_options({"precision": "32-true", "epochs": 3})
+    {'dtype': 'float32', 'epochs': 3}
+    """
+    named = {RENAMED.get(name, name): value for name, value in options.items()}
+    if isinstance(named.get("dtype"), str):
+        named["dtype"] = _OLD_DTYPES.get(named["dtype"], named["dtype"])
+    return named

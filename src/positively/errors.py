@@ -146,6 +146,15 @@ def and_more(items: Sequence[object], shown: int = 5) -> str:
     return f"{listed} ({rest} more)" if rest > 0 else listed
 
 
+def plural(count: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> plural(1, "class", "classes"), plural(2000, "photo")
+    ('1 class', '2,000 photos')
+    """
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
 def _shortened(text: str, longest: int = 160) -> str:
     """A text that does not flood a message: its beginning and its end."""
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 4 :]}"

@@ -60,7 +60,7 @@ def test_all_kinds_of_problems_are_told_at_once(folder: Path, capsys: Capture) -
     assert code == 2
     stopping = [
         "tags.csv line 14: image 'gone.png' not found",
-        "(1 more like this: lost.png). Check the name, pass --images DIR, or leave it out with --skip-missing.",
+        "(1 more like this: lost.png). Check the name, pass --images DIR, or leave it out with --skip-missing-images.",
         "tags.csv line 8: image 'f.png' belongs to 'test' here and to 'train' on line 7",
         "tags.csv line 6: 'dog' is said to be there and to be absent in image 'e.png'",
         "2 of 11 images cannot be decoded: 'broken.png' (tags.csv line 12: zero bytes), 'text.png'",
@@ -121,7 +121,7 @@ def test_what_the_options_leave_out_is_told_and_stops_nothing(folder: Path, caps
     (folder / "broken.png").write_bytes(b"")
     (folder / "classes.txt").write_text("cat\ndog\n")
     table = write(folder, [*GOOD, "broken.png,cat", "gone.png,cat", "d.png,cat;bird"])
-    words = ("--skip-missing", "--skip-broken", "--unknown-tags", "ignore", "--classes", folder / "classes.txt")
+    words = ("--skip-missing-images", "--skip-broken", "--unknown-tags", "ignore", "--classes", folder / "classes.txt")
     code, out, err = check(capsys, table, *words)
     assert code == 0 and not err and "in order" not in out
     (folder / "classes.txt").write_text("cat\ndog\nzebra\n")
@@ -172,7 +172,7 @@ def test_python_reads_options_as_python_writes_them(folder: Path) -> None:
     found = inspect_labels(write(folder, [*GOOD, "gone.png,cat"]))
     (problem,) = found.problems
     assert problem.kind == "missing images" and problem.stops_training
-    assert in_python(problem.sentence).endswith("pass images='DIR', or leave it out with skip_missing=True.")
+    assert in_python(problem.sentence).endswith("pass images='DIR', or leave it out with skip_missing_images=True.")
     assert found.table is not None and found.table.hashes is not None and len(found.table) == 3
 
 

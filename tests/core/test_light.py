@@ -44,7 +44,7 @@ def test_everyday_use_loads_no_torch(place, tables, environment, tmp_path):
         lines = [",".join(["image", *shapes.COLORS])]
         lines += [",".join([image, *map(str, row)]) for image, row in zip(table.images, states.tolist(), strict=True)]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines))
-    backbone = options({"backbone": place / "colors.onnx", "features": tmp_path / "features"})
+    backbone = options({"backbone": place / "colors.onnx", "cache": tmp_path / "features"})
     train, run = [tmp_path / "train.csv", "--images", place], tmp_path / "run"
     run_without(
         WINGS,

@@ -429,8 +429,8 @@ def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tm
         ("coco --images coco --image-size 64", "coco --images coco --image-size 64"),
         ("--images photos photos --out lists --at-least 0.5", "photos --images photos"),
         (
-            "tags.csv --skip-missing --verify=false --min_count 3",
-            "tags.csv --min-count 3 --skip-missing --verify false",
+            "tags.csv --skip-missing-images --verify=false --min_count 3",
+            "tags.csv --min-count 3 --skip-missing-images --verify false",
         ),
         ("'my tags.csv' --separator ';'", "'my tags.csv' --separator ';'"),
     ],

@@ -382,11 +382,11 @@ def test_a_missing_image_stops_with_line_count_and_fix(folder: Path) -> None:
         ImageError, match=re.escape(sentence + "Check the name, pass images='DIR', or leave it out with")
     ):
         read(folder, content)
-    table, notes = read(folder, content, skip_missing=True)
-    assert table.images == ["a.jpg"] and "because they are not there (--skip-missing): 3." in notes
+    table, notes = read(folder, content, skip_missing_images=True)
+    assert table.images == ["a.jpg"] and "because they are not there (--skip-missing-images): 3." in notes
     assert "no image carries were left out: 'bird'" in notes
     with pytest.raises(ImageError, match=r"There is 'b.jpg' beside it. Pass images='DIR'.$"):
-        read(folder, "image,tags\nb.PNG,cat\n", skip_missing=True)
+        read(folder, "image,tags\nb.PNG,cat\n", skip_missing_images=True)
     with pytest.raises(ImageError, match=r"There is 'a.jpg' beside it"):
         read(folder, "image,tags\nA.jpg,cat\n")
 

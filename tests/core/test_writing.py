@@ -291,7 +291,7 @@ def test_what_the_reader_left_out_is_no_loss(photos):
     source.write_text("image,tags\na.jpg,cat;rare\nb.jpg,cat;dog\nc.jpg,dog\ngone.jpg,dog\n")
     classes.write_text("dog\ncat\nnobody\n")
     for how in ({"min_count": 2}, {"classes": str(classes), "unknown_tags": "ignore"}):
-        options = ReadOptions(skip_missing=True, **how)
+        options = ReadOptions(skip_missing_images=True, **how)
         table, _ = read_labels(source, options)
         write_table(out, table, {("c.jpg", "cat"): 1, ("c.jpg", "dog"): -1}, source=source, options=options)
         assert out.read_text().splitlines()[1:] == [

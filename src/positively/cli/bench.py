@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SUITES = Path(__file__).parents[1] / "research" / "bench" / "suites"
 # What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
-_READING = {"year", "empty_images", "difficult", "skip_missing", "skip_broken", "verify"}
+_READING = {"year", "empty_images", "difficult", "skip_missing_images", "skip_broken", "verify"}
 _CHOSEN = {
     "yes": "Start, learning rate and epoch, where they are not given: chosen on complete labels of a part of train.",
     "rate": "Start and learning rate, where they are not given: chosen on complete labels of a part of train.",

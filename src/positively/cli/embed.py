@@ -9,7 +9,7 @@ from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.tables.options import READABLE, ReadOptions
 
-_MODEL, _MACHINE = {"backbone", "weights", "image_size", "head_options"}, {"features"}
+_MODEL, _MACHINE = {"backbone", "weights", "image_size", "head_options"}, {"cache"}
 
 
 def parser() -> Parser:

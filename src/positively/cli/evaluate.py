@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
     if values.plugin:
         load_plugin(values.plugin)
-    run = Run(values.run, head=values.head, precision=values.precision)
+    run = Run(values.run, head=values.head, min_precision=values.min_precision)
     table, notes = read_labels(values.table, read_options(values), classes=run.classes)
     logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)

@@ -48,7 +48,7 @@ def parser() -> Parser:
         help="with --int8: folder in which the run's photos lie; default: where they were when it was trained",
     )
     made.add_switch(
-        "fold_cuts", help="with 'transformers': move each class's threshold into its bias, so that it is 0.5"
+        "fold_thresholds", help="with 'transformers': move each class's threshold into its bias, so that it is 0.5"
     )
     made.add_run_use()
     made.add_plugin()
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     _refuse_idle_options(values)
     if values.plugin:
         load_plugin(values.plugin)
-    run = Run(values.run, device="cpu", head=values.head, precision=values.precision)
+    run = Run(values.run, device="cpu", head=values.head, min_precision=values.min_precision)
     writers = {"onnx": _write_onnx, "transformers": _write_transformers, "tagger": _write_tagger, "hub": _write_hub}
     print(writers[values.format](run, values))
     return 0
@@ -75,9 +75,9 @@ def _refuse_idle_options(values: Any) -> None:
     """An option that this format has no use for is a misunderstanding."""
     from positively.errors import ConfigError, option
 
-    if values.fold_cuts and values.format != "transformers":
+    if values.fold_thresholds and values.format != "transformers":
         raise ConfigError(
-            f"{option('fold_cuts')} goes with {option('format', 'transformers')}: the others have a threshold a class."
+            f"{option('fold_thresholds')} goes with {option('format', 'transformers')}: the others keep one per class."
         )
     if (values.push_to is not None) and values.format != "hub":
         raise ConfigError(f"{option('push_to')} goes with {option('format', 'hub')}.")
@@ -86,8 +86,10 @@ def _refuse_idle_options(values: Any) -> None:
             f"{option('format', 'hub')} takes {option('push_to', 'me/tagger')} to push the run, or "
             f"{option('out', 'DIR')} to write what would be pushed."
         )
-    if values.format == "hub" and not values.head is values.precision is None:
-        raise ConfigError(f"{option('head')} and {option('precision')} do not go to the hub: the run goes as it is.")
+    if values.format == "hub" and not values.head is values.min_precision is None:
+        raise ConfigError(
+            f"{option('head')} and {option('min_precision')} do not go to the hub: the run goes as it is."
+        )
     if values.int8 and values.format != "onnx":
         raise ConfigError(f"{option('int8')} goes with {option('format', 'onnx')}, which is the default.")
     if values.images is not None and not values.int8:
@@ -97,7 +99,7 @@ def _refuse_idle_options(values: Any) -> None:
 def _write_transformers(run: Run, values: Any) -> str:
     from positively.registry import TORCH
 
-    folder = TORCH["transformers"](run, values.out, fold_cuts=values.fold_cuts)
+    folder = TORCH["transformers"](run, values.out, fold_thresholds=values.fold_thresholds)
     return f"{folder}: for transformers and timm, with the linear head."
 
 

@@ -21,9 +21,9 @@ def list_method(name: str, plugin: str | None) -> None:
         )
         name = METHOD
     if name == METHOD:  # which needs no torch
-        _list(f"method {name}", "--options", ProbeOptions)
+        _list(f"method {name}", "--method-options", ProbeOptions)
         return
-    _list(f"method {name}", "--options", METHODS[name].Options)
+    _list(f"method {name}", "--method-options", METHODS[name].Options)
     for depth in METHODS[name].depths:
         chosen = ", ".join(f"{option} {value}" for option, value in METHODS[name].defaults(depth, {}).items())
         if chosen:

@@ -64,7 +64,7 @@ class Parser(ArgumentParser):
     def add_run_use(self) -> None:
         """Options of every verb that uses a run: which head, and how sure it has to be."""
         self.add_argument(
-            "--precision",
+            "--min_precision",
             type=float | None,
             default=None,
             help="give only tags of which this share is expected to be right, such as 0.8; default: the run's own "

@@ -67,9 +67,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _predict(values: Namespace) -> int:
-    if values.top is not None and values.precision is not None:
+    if values.top is not None and values.min_precision is not None:
         raise ConfigError(
-            f"{option('top')} gives tags whatever the thresholds say, which {option('precision')} would move."
+            f"{option('top')} gives tags whatever the thresholds say, which {option('min_precision')} would move."
         )
     if values.out is None and process_count() > 1:
         raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
@@ -89,7 +89,7 @@ def _predict(values: Namespace) -> int:
         return _predict_embeddings(values)
     load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
     pictures = _pictures(values)
-    run = Run(values.run, head=values.head, precision=values.precision, runtime=values.runtime)
+    run = Run(values.run, head=values.head, min_precision=values.min_precision, runtime=values.runtime)
     if values.out is not None:
         return _write(run, pictures, values)
     broken = 0
@@ -107,7 +107,7 @@ def _predict_embeddings(values: Namespace) -> int:
     from positively.runs.formats import write_predictions_file
     from positively.runs.run import Run
 
-    run = Run(values.run, head=values.head, precision=values.precision)
+    run = Run(values.run, head=values.head, min_precision=values.min_precision)
     embeddings, names = read_named(values.embeddings)
     predictions = run.predict_embeddings(embeddings, names, top=values.top)
     if values.out is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What features depend on; the rest of these groups is about training.
 _MODEL = {"backbone", "weights", "image_size", "embeddings"}
-_MACHINE = {"features"}
+_MACHINE = {"cache"}
 
 
 def parser() -> Parser:

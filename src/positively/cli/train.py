@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     if config.plugin:
         load_plugin(config.plugin)
     if recipe and config.method == recipe.train["method"]:
-        config.options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
+        config.method_options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
     # Before anything is decoded: a typing error is not to be found after minutes.
     check_config(config)
     if config.out is not None:

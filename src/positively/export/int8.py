@@ -48,7 +48,7 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
     and the sigmoid stay in single precision: a kernel takes differences of close numbers.
 
     Args:
-        run: The run; its ``head`` and ``precision`` are those of the file.
+        run: The run; its ``head`` and ``min_precision`` are those of the file.
         out: The file; default: model-int8.onnx in the run folder.
         images: Folder of the run's photos; default: where they were when it was trained.
 

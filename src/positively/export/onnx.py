@@ -37,14 +37,14 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     brings such a file with it; this writes one for other programs, with another head or other thresholds if asked.
 
     Args:
-        run: The run; its ``head`` and ``precision`` are those of the file.
+        run: The run; its ``head`` and ``min_precision`` are those of the file.
         out: The file; default: the run's own model.onnx, or export.onnx beside it if head or thresholds differ.
 
     Raises:
         RunError: If the network cannot be exported, or the file does not give what the run gives.
     """
     own = run.folder.network
-    is_own = run.head == run.model_config["head"] and run.precision is None
+    is_own = run.head == run.model_config["head"] and run.min_precision is None
     path = Path(out) if out is not None else own if is_own else run.path / "export.onnx"
     if path.absolute() == own.absolute() and not is_own:
         raise FileError(f"{path} is the run's own network. Name another file with {option('out', 'FILE')}.")

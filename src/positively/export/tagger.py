@@ -52,7 +52,7 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
     positives it was learned from and its threshold as ``best_threshold`` (2 for a class that is never given).
 
     Args:
-        run: The run; its ``head`` and ``precision`` are those of the folder.
+        run: The run; its ``head`` and ``min_precision`` are those of the folder.
         out: The folder; default: tagger/ in the run folder.
 
     Raises:

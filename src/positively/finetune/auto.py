@@ -10,7 +10,7 @@ import torch
 from positively.config import TrainConfig
 from positively.errors import ConfigError, option
 from positively.finetune.methods import METHODS, Method, create_method, resolve_options
-from positively.finetune.runtime import precision_for
+from positively.finetune.runtime import dtype_for
 from positively.labels import LabelTable
 from positively.models import HEADS, Depth, Head, Start, check_weights, find_backbone, head_options
 from positively.options import check_options, kinds_of
@@ -30,7 +30,7 @@ def check_wing_config(config: TrainConfig, own_backbone: bool = False) -> None:
     """Refuse values that cannot work, and names nobody knows: before any image is decoded."""
     check_config(config)
     method = pick_method(config, own_backbone)
-    create_method(method, **config.options)
+    create_method(method, **config.method_options)
     head = _pick(config.head, METHODS[method].head or "linear")
     check_options(f"Head '{head}'", config.head_options, kinds_of(head_options(head)))
     check_weights(config.weights)
@@ -110,7 +110,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
         depth=depth,
         backbone=_pick(config.backbone, "resnet50" if on_gpu else "tf_efficientnet_lite0"),
         image_size=config.image_size or (448 if on_gpu else 224),
-        precision=_pick(config.precision, precision_for(device.type)),
+        dtype=_pick(config.dtype, dtype_for(device.type)),
         workers=_default(config.workers, _workers(on_gpu, len(table))),
         batch_size=_default(config.batch_size, batch_size),
         epochs=_default(config.epochs, method.learning(depth).get("epochs", epochs)),
@@ -128,7 +128,7 @@ def resolve_defaults(config: TrainConfig) -> TrainConfig:
         backbone=config.backbone,
         weights=config.weights,
         image_size=config.image_size,
-        precision="32-true",
+        dtype="float32",
         batch_size=config.batch_size,
         epochs=config.epochs,
     )
@@ -176,7 +176,7 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
     return replace(
         config,
         head=head,
-        options=resolve_options(config.method, depth, config.options),
+        method_options=resolve_options(config.method, depth, config.method_options),
         learn_stages=_default(config.learn_stages, 1) if depth == "tail" else config.learn_stages,
         freeze_batchnorm=_default(config.freeze_batchnorm, not random_weights),
         start=_pick(config.start, method.start or default_start(depth, head)),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 FOLDS = 5
-_OF_THE_BACKBONE = ("backbone", "weights", "image_size", "seed", "features")
+_OF_THE_BACKBONE = ("backbone", "weights", "image_size", "seed", "cache")
 
 
 def missing_by_cross_fitting(

@@ -19,10 +19,13 @@ ALWAYS = ("method", "depth", "backbone", "weights", "image_size", "batch_size", 
 """Named even if they are the default: they say at a glance what a training is; machine and table decide on most."""
 
 NOT_PART_OF_THE_RESULT = frozenset(
-    {"out", "resume", "accelerator", "devices", "nodes", "workers", "features", "checkpoint_minutes", "stop_epoch"}
+    {"out", "resume", "accelerator", "devices", "nodes", "workers", "cache", "checkpoint_minutes", "stop_epoch"}
     | {"plugin", "runtime"}
 )
 """Options that may differ when a run is resumed."""
+
+_FIRST_NAMES = {"method_options": "options", "dtype": "precision"}
+"""Names under which stored results know options that were renamed since."""
 
 
 def training_identity(config: TrainConfig) -> dict[str, Any]:
@@ -34,5 +37,5 @@ def training_identity(config: TrainConfig) -> dict[str, Any]:
         if entry.name in NOT_PART_OF_THE_RESULT:
             continue
         if entry.name in ALWAYS or value != getattr(baseline, entry.name):
-            named[entry.name] = value
+            named[_FIRST_NAMES.get(entry.name, entry.name)] = value
     return named

@@ -209,7 +209,7 @@ class Trainer:
         done = self.epoch * self.steps + self.step
         shown = self.verbose and self.fabric.is_global_zero
         progress = TrainingProgress(self.stop * self.steps, done, shown)
-        with Interruption() as interruption, progress, double_outputs(self.config.precision == "64-true"):
+        with Interruption() as interruption, progress, double_outputs(self.config.dtype == "float64"):
             while self.epoch < self.stop:
                 self._run_epoch(interruption, progress)
                 self._close_epoch(progress)
@@ -271,7 +271,7 @@ class Trainer:
         if any(any_process(not all(math.isfinite(value) for value in means.values()))):
             raise DivergedError(
                 f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower {option('lr')}, "
-                f"pass {option('clip_norm', 1)}, or take {option('precision', '32-true')} or 'bf16-mixed'; then start "
+                f"pass {option('clip_norm', 1)}, or take {option('dtype', 'float32')} or 'bfloat16'; then start "
                 f"anew with another {option('out')}."
             )
         self.method.on_epoch_end(self)

@@ -124,7 +124,7 @@ class Networks:
         contents = "".join(image_hashes(table))
         key = (_network_key(config), hashlib.blake2b(contents.encode()).hexdigest())
         if key not in self._features:
-            store = Path(config.features) if config.features else None
+            store = Path(config.cache) if config.cache else None
             progress = log_progress(f"Features of {table.source}")
             self._features[key] = extract(
                 classifier,

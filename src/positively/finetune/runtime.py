@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _SET_BY_FABRIC = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """What importing the engine sets in the environment of whoever imports it."""
 
+_FABRIC: dict[str, Any] = {"float32": "32-true", "float16": "16-mixed", "bfloat16": "bf16-mixed", "float64": "64-true"}
+"""Number format by the name that torch uses → the name that Fabric uses."""
+
 
 def launch(options: TrainConfig) -> Fabric:
     """Start the processes asked for (or join those torchrun started) and return the engine."""
@@ -37,7 +40,7 @@ def launch(options: TrainConfig) -> Fabric:
         accelerator = "cpu"
     if devices == "auto" and accelerator == "cpu":
         devices = int(os.environ["LOCAL_WORLD_SIZE"]) if under_torchrun else 1
-    precision: Any = precision_for(accelerator) if options.precision == "auto" else options.precision
+    dtype = dtype_for(accelerator) if options.dtype == "auto" else options.dtype
     several = devices != 1 or options.nodes > 1
     try:
         fabric = Fabric(
@@ -46,10 +49,10 @@ def launch(options: TrainConfig) -> Fabric:
             num_nodes=options.nodes,
             # Batch-norm statistics stay each process's own between steps; nothing is broadcast inside a step.
             strategy=DDPStrategy(broadcast_buffers=False) if several and accelerator != "mps" else "auto",
-            precision=precision,
+            precision=_FABRIC[dtype],
         )
     except (RuntimeError, TypeError, ValueError) as error:
-        names = ("accelerator", "devices", "precision")
+        names = ("accelerator", "devices", "dtype")
         asked = " ".join(option(name, getattr(options, name)) for name in names)
         raise ConfigError(f"{asked} cannot be had here: {error}") from None
     fabric.launch()
@@ -69,11 +72,11 @@ def _unchanged(variable: str) -> Iterator[None]:
             os.environ[variable] = before
 
 
-def precision_for(accelerator: str) -> str:
+def dtype_for(accelerator: str) -> str:
     """Number format that suits a kind of device."""
     if accelerator not in ("cuda", "gpu", "auto") or not torch.cuda.is_available():
-        return "32-true"
-    return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
+        return "float32"
+    return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
 
 
 def seed_torch(seed: int) -> None:

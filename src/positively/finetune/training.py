@@ -56,7 +56,7 @@ class Training:
         verbose: bool = True,
     ) -> None:
         self.config, self.networks = config, networks
-        method = create_method(config.method, **config.options)
+        method = create_method(config.method, **config.method_options)
         seen = hide_labels(table, config)
         if not seen.total(POSITIVE):
             raise TableError(f"{seen.source}: no positive label is left to learn from.")
@@ -150,7 +150,7 @@ class Training:
         return Trainer(
             fabric,
             config,
-            create_method(config.method, **config.options),
+            create_method(config.method, **config.method_options),
             self.classifier.trainable,
             self.networks.dataset(self.classifier, config, seen, augment=True),
             self.networks.dataset(self.classifier, config, seen.select(nothing), source=seen, places=nothing),

@@ -35,32 +35,34 @@ _NEVER = 1 - 1e-6
 """What a cut of a class that is never given is taken for: no score reaches one half then."""
 
 
-def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: bool = False) -> Path:
+def export_transformers(run: Run, out: str | Path | None = None, *, fold_thresholds: bool = False) -> Path:
     """Write a run as a folder for ``transformers`` and ``timm``, compared with ours before it is written.
 
     Args:
         run: The run; of a kernel's head, the plain one solved beside it is taken.
         out: The folder; default: transformers/ in the run folder.
-        fold_cuts: Move every class's cut into its bias, so that 0.5 is the cut of all: for programs that have only one.
+        fold_thresholds: Move the threshold of each class into its bias, so that 0.5 is the threshold of all classes.
 
     Raises:
         RunError: If no linear layer on a timm network gives what the run gives.
     """
     folder = Path(out) if out is not None else run.path / "transformers"
     refuse_foreign(folder, lambda _: _is_export(folder), "DIR")
-    linear = Run(run.path, run.backbone, "cpu", head="linear" if run.is_probe else None, precision=run.precision)
+    linear = Run(
+        run.path, run.backbone, "cpu", head="linear" if run.is_probe else None, min_precision=run.min_precision
+    )
     classifier, head = _plain(run, load_network(linear))
     name = classifier.backbone.name.partition(".")[0]
     network, arguments = _timm_network(name, classifier, head, run)
     cuts = _linear_thresholds(run)
     tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in network.state_dict().items()}
-    if fold_cuts:
+    if fold_thresholds:
         key = f"{pretrained_config(network)['classifier']}.bias"
         tensors[key] -= torch.from_numpy(logit(np.where(np.isfinite(cuts), cuts, _NEVER))).to(tensors[key])
         cuts = np.where(np.isfinite(cuts), 0.5, np.inf)
     folder.mkdir(parents=True, exist_ok=True)
     write_with(folder / "model.safetensors", lambda temporary: save_file(tensors, temporary, {"format": "pt"}))
-    write_text(folder / "README.md", _card(run, fold_cuts))
+    write_text(folder / "README.md", _card(run, fold_thresholds))
     config = _config(run, classifier.backbone, network, arguments, cuts)
     write_json(folder / "config.json", config)  # last: it says that the folder is whole
     run.folder.record(*(folder / name for name in ("model.safetensors", "README.md", "config.json")))
@@ -70,7 +72,7 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_cuts: b
 def _linear_thresholds(run: Run) -> npt.NDArray[np.float64]:
     """Thresholds of the linear head."""
     is_kernel = run.model_config["head"] == "kernel"
-    return Run(run.path, head="linear" if is_kernel else None, precision=run.precision).thresholds
+    return Run(run.path, head="linear" if is_kernel else None, min_precision=run.min_precision).thresholds
 
 
 def _plain(run: Run, model: Classifier) -> tuple[Classifier, LinearHead]:
@@ -161,10 +163,10 @@ def _config(
     }
 
 
-def _card(run: Run, fold_cuts: bool) -> str:
+def _card(run: Run, fold_thresholds: bool) -> str:
     cut = (
         "0.5 for every class (its own is in the bias)"
-        if fold_cuts
+        if fold_thresholds
         else "one a class, in `config.json` under `positively`"
     )
     return f"""---

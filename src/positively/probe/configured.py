@@ -53,7 +53,7 @@ def may_go_deeper(config: TrainConfig, table: LabelTable) -> bool:
     gets what these options were made for: the probe.
     """
     is_open = config.method == config.depth == config.head == "auto"
-    if not is_open or config.options or config.head_options or config.refit or config.embeddings:
+    if not is_open or config.method_options or config.head_options or config.refit or config.embeddings:
         return False
     val = [row for row, split in enumerate(table.splits or ()) if split == "val"]
     judges = table.select(val).total(POSITIVE) if val else config.holdout * table.total(POSITIVE)
@@ -72,8 +72,8 @@ def check_config(config: TrainConfig) -> None:
         METHODS[config.method]  # says which there are
     if config.head != "auto" and config.head not in HEADS:
         HEADS[config.head]
-    if config.features is not None and Path(config.features).is_file():
-        raise ConfigError(f"{option('features', config.features)}: there is a file of that name. Name a folder.")
+    if config.cache is not None and Path(config.cache).is_file():
+        raise ConfigError(f"{option('cache', config.cache)}: there is a file of that name. Name a folder.")
 
 
 def check_probe_config(config: TrainConfig) -> None:
@@ -98,7 +98,7 @@ def check_probe_config(config: TrainConfig) -> None:
 
 def probe_options(config: TrainConfig) -> ProbeOptions:
     """Options of the method, checked."""
-    return make_options(ProbeOptions, f"Method '{METHOD}'", config.options)
+    return make_options(ProbeOptions, f"Method '{METHOD}'", config.method_options)
 
 
 def kernel_options(config: TrainConfig) -> KernelOptions:
@@ -129,7 +129,7 @@ def embed_table(
             pooling=kernel.pooling,
             window=kernel.window,
             seed=config.seed,
-            cache=Path(config.features) if config.features else None,
+            cache=Path(config.cache) if config.cache else None,
             progress=progress,
         )
 

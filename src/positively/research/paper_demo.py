@@ -75,7 +75,7 @@ def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
             if not evaluation.exists():
                 logger.info(f"\n{contestant.name} (sees {contestant.sees}), seed {seed}")
                 table = complete if contestant.complete else tags
-                settings = {"method": contestant.method, "options": contestant.options, "seed": seed, **NETWORK}
+                settings = {"method": contestant.method, "method_options": contestant.options, "seed": seed, **NETWORK}
                 run = fit(table, out=str(folder), resume="auto", **settings)
                 found = {} if contestant.complete else find_hidden(run, tags, complete)
                 write_json(evaluation, {**run.evaluate(test).to_dict(), **found})

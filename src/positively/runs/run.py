@@ -54,7 +54,7 @@ class Run:
         device: str | None = None,
         *,
         head: str | None = None,
-        precision: float | None = None,
+        min_precision: float | None = None,
         runtime: Runtime = "auto",
     ) -> None:
         """Name a run.
@@ -64,15 +64,15 @@ class Run:
             backbone: The torch module it was trained with, if that came from Python.
             device: Where torch computes; by default a GPU if there is one.
             head: 'linear' takes the linear classifier that was fitted beside the kernel's; by default the run's own.
-            precision: Give tags only where this share of them is expected to be right, in place of the run's own
+            min_precision: Give tags only where this share of them is expected to be right, in place of the run's own
                 thresholds.
             runtime: What runs a network: 'onnx' (ONNX Runtime), 'torch', or 'auto': torch where a GPU is, else the
                 run's ONNX file.
         """
-        if precision is not None and not 0 < precision <= 1:
-            raise ConfigError(f"{option('precision', precision)}: a share of right tags lies above 0 and up to 1.")
+        if min_precision is not None and not 0 < min_precision <= 1:
+            raise ConfigError(f"{option('min_precision', min_precision)}: must be above 0 and at most 1.")
         self.folder = RunFolder(path)
-        self._head, self.precision, self.runtime = head, precision, runtime
+        self._head, self.min_precision, self.runtime = head, min_precision, runtime
         self.backbone, self.device = backbone, device
 
     @classmethod
@@ -162,13 +162,13 @@ class Run:
     @cached_property
     def thresholds(self) -> npt.NDArray[np.float64]:
         """Score from which on a class is predicted; infinite for a class that never is."""
-        if self.precision is None and self.head == self.model_config["head"]:
+        if self.min_precision is None and self.head == self.model_config["head"]:
             return self.folder.read_thresholds(self.classes)
-        thresholds = self.folder.read_calibration(self.head).thresholds(self.precision)
-        if self.precision is not None and not np.isfinite(thresholds).any():
+        thresholds = self.folder.read_calibration(self.head).thresholds(self.min_precision)
+        if self.min_precision is not None and not np.isfinite(thresholds).any():
             raise RunError(
-                f"No class of {self.path} is expected to be right in {100 * self.precision:g} % of its tags. Pass a "
-                f"lower {option('precision')}."
+                f"No class of {self.path} is expected to be right in {100 * self.min_precision:g} % of its tags. Pass "
+                f"a lower {option('min_precision')}."
             )
         return thresholds
 

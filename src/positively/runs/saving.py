@@ -94,7 +94,7 @@ def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, ep
     """Write the model card: what the model is, what it learned from, what it measured in its ``epoch`` (if any)."""
     rows = [f"| {name} | {value:.4g} |" for name, value in epoch.items()]
     measured = "\n".join(["\nMeasured in training:\n", "| measure | value |", "|---|---|", *rows, ""]) if rows else ""
-    given = ", ".join(f"{name} {value}" for name, value in config["options"].items()) or "the defaults"
+    given = ", ".join(f"{name} {value}" for name, value in config["method_options"].items()) or "the defaults"
     write_text(
         folder.card,
         f"""# {folder.path.name}

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from positively.config import TrainConfig
+from positively.config import TrainConfig, current_options
 from positively.errors import ImageError, PositivelyError, RunError, option
 from positively.images.paths import locate
 from positively.labels import LabelTable, States
@@ -26,8 +26,8 @@ def read_config(folder: RunFolder, *, verify: bool = True) -> dict[str, Any]:
     """Content of config.yaml; while a run is being trained, the manifest does not know it yet."""
     try:
         path = folder.verified(folder.config) if verify else folder.config
-        return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, yaml.YAMLError):
+        return current_options(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
         raise RunError(f"{folder.config} is missing or damaged. Put it back, or train the run again.") from None
 
 
@@ -95,7 +95,7 @@ def read_table_again(config: Mapping[str, Any], classes: list[str]) -> LabelTabl
         return None
     reading = {field.name: config[field.name] for field in fields(ReadOptions) if field.name in config}
     try:
-        options = ReadOptions(**{**reading, "verify": False, "skip_missing": True, "skip_broken": True})
+        options = ReadOptions(**{**reading, "verify": False, "skip_missing_images": True, "skip_broken": True})
         return read_labels(config["table"], options, classes=classes)[0]
     except (PositivelyError, OSError, TypeError):
         return None

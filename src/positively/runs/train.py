@@ -29,8 +29,8 @@ from positively.tables.overlap import can_hash, with_hashes
 # Options of trainings that take steps; a fit has no use for them.
 _OF_STEPS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "patience", "refit")
 # Options that may differ when a run is resumed.
-_OF_THE_MACHINE = {"out", "resume", "accelerator", "devices", "nodes", "workers", "features", "checkpoint_minutes"}
-_OF_THE_MACHINE |= {"plugin", "runtime", "precision", "command"}
+_OF_THE_MACHINE = {"out", "resume", "accelerator", "devices", "nodes", "workers", "cache", "checkpoint_minutes"}
+_OF_THE_MACHINE |= {"plugin", "runtime", "dtype", "command"}
 
 
 def train_probe(

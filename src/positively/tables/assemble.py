@@ -41,10 +41,10 @@ def gather_images(records: Records, root: Path, options: ReadOptions, place: Pla
         found = [name or image for name, image in zip(found, records.images, strict=True)]
     missing = [i for i, name in enumerate(found) if name is None]
     if missing:
-        error = _not_found(records, missing, root, place, options.skip_missing)
+        error = _not_found(records, missing, root, place, options.skip_missing_images)
         if len(missing) == len(found):
             raise error
-        report("missing images", error, skipped=options.skip_missing)
+        report("missing images", error, skipped=options.skip_missing_images)
     rows: dict[str, int] = {}
     firsts: list[int] = []
     repeats: list[tuple[int, int]] = []
@@ -59,9 +59,9 @@ def gather_images(records: Records, root: Path, options: ReadOptions, place: Pla
             repeats.append((firsts[row], record))
     splits = _one_split_each(records, repeats, firsts, place, report)
     notes = [] if records.is_long else _tell_repeats(records, repeats)
-    if missing and options.skip_missing:
+    if missing and options.skip_missing_images:
         count = len({records.images[i] for i in missing})
-        notes.append(f"Images left out because they are not there ({option('skip_missing', True)}): {count:,}.")
+        notes.append(f"Images left out because they are not there ({option('skip_missing_images', True)}): {count:,}.")
     lines = np.array([records.lines[record] for record in firsts], dtype=np.int64)
     return Gathered(list(rows), lines, splits, row_of, notes)
 
@@ -70,7 +70,7 @@ def _not_found(records: Records, missing: Sequence[int], root: Path, place: Plac
     first, *others = dict.fromkeys(records.images[i] for i in missing)
     way_out = f" Pass {option('images', 'DIR')}."
     if len(missing) < len(records.images):
-        leave_out = f"or leave it out with {option('skip_missing', True)}"
+        leave_out = f"or leave it out with {option('skip_missing_images', True)}"
         way_out = "" if is_skipped else f" Check the name, pass {option('images', 'DIR')}, {leave_out}."
     return ImageError(
         f"{place(records.lines[missing[0]])}: image '{first}' not found under {root.as_posix().rstrip('/')}/"

@@ -39,7 +39,7 @@ class ReadOptions:
     """What to do with a tag that is not among the given classes."""
     min_count: Index = 1
     """Leave out tags that fewer images than this carry."""
-    skip_missing: bool = False
+    skip_missing_images: bool = False
     """Leave out images that are not there, and count them, in place of stopping."""
     skip_broken: bool = False
     """Leave out images that cannot be decoded, and count them, in place of stopping."""

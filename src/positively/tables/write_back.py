@@ -286,7 +286,7 @@ def _misread(
         options,
         images=str(table.root),
         verify=False,
-        skip_missing=True,
+        skip_missing_images=True,
         unknown_tags="ignore",
         min_count=1,
         classes=None,

@@ -23,7 +23,7 @@ def training_section(contents: RunContents) -> Section:
     if contents.states is not None:
         rows.append(("Labels", _labels(contents)))
     rows += [("How blanks were read", _blanks(contents)), *_hidden(contents)]
-    options = ", ".join(f"{name} {value}" for name, value in (config.get("options") or {}).items())
+    options = ", ".join(f"{name} {value}" for name, value in (config.get("method_options") or {}).items())
     rows += [
         ("Method", f"{config.get('method')}" + (f" ({options})" if options else "")),
         ("Network", f"{config.get('backbone')} at {config.get('image_size')} px, weights {config.get('weights')}"),

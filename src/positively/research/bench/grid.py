@@ -235,7 +235,7 @@ class Bench:
             cell=job.cell,
             family=self.runners[job.cell.dataset].dataset.family,
             method=config.method,
-            options=config.options,
+            options=config.method_options,
             backbone=config.backbone,
             image_size=config.image_size or 0,
             settings=asdict(config),

@@ -80,7 +80,7 @@ class DatasetRunner:
     def configure(self, method: str, options: Mapping[str, Any], **changes: Any) -> TrainConfig:
         """The whole configuration of a training; what is left open is chosen as ``positively train`` would."""
         uses_negatives = create_method(method, **options).uses_negatives
-        changes |= {"method": method, "options": dict(options), "positives_only": not uses_negatives}
+        changes |= {"method": method, "method_options": dict(options), "positives_only": not uses_negatives}
         return resolve(replace(self.base, **changes, resume="auto"), self.dataset.train, self.fabric.device)
 
     def benchmark_options(self, method: str, config: TrainConfig, published: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class DatasetRunner:
         learned = seen.select(rows)
         with preserved_random_state():
             X = self.networks.embeddings(config, seen)[rows]
-            options, landmarks = ProbeOptions(**config.options), config.head_options.get("landmarks", LANDMARKS)
+            options, landmarks = ProbeOptions(**config.method_options), config.head_options.get("landmarks", LANDMARKS)
             probe = fit_table(learned, X, options, seed=config.seed, landmarks=landmarks, linear=True)
             logits = None
             if test:

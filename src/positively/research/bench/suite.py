@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "suites"
 Show = Literal["table1", "table3", "ratio", "rivals", "noise", "curves", "temperature"]
 CURVES = ("curves", "temperature")
 """Ways to show a suite that follow a training through all its epochs: none of them is chosen."""
-_SET_BY_THE_GRID = {"method", "options", "depth", "seed", "known_ratio", "flip_positives", "positives_only"}
+_SET_BY_THE_GRID = {"method", "method_options", "depth", "seed", "known_ratio", "flip_positives", "positives_only"}
 _SET_BY_THE_GRID |= {"out", "resume", "devices", "nodes"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from positively.config import TrainConfig
+from positively.config import TrainConfig, current_options
 from positively.errors import ConfigError
 from positively.research.recipes.named import find_file, names_in
 
@@ -28,13 +28,13 @@ class Recipe:
 
     def words(self) -> dict[str, Any]:
         """Options of ``positively train``, those of the method apart (``options.alpha``), as they would be typed."""
-        plain = {name: value for name, value in self.train.items() if name != "options"}
-        return plain | {f"options.{name}": value for name, value in self.train.get("options", {}).items()}
+        plain = {name: value for name, value in self.train.items() if name != "method_options"}
+        return plain | {f"method_options.{name}": value for name, value in self.train.get("method_options", {}).items()}
 
     def options(self, ratio: float) -> dict[str, Any]:
         """Options of the method at this known ratio; between two listed ratios γ is that of the nearer one."""
         nearest = min(self.gamma, key=lambda listed: abs(listed - ratio))
-        return {**self.train.get("options", {}), "gamma": self.gamma[nearest]}
+        return {**self.train.get("method_options", {}), "gamma": self.gamma[nearest]}
 
 
 def recipe_names() -> list[str]:
@@ -48,7 +48,7 @@ def read_recipe(name: str) -> Recipe:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         base = read_recipe(values["base"]) if "base" in values else None
-        train = {**(base.train if base else {}), **values["train"]}
+        train = {**(base.train if base else {}), **current_options(values["train"])}
         gamma = values["gamma"] if base is None else values.get("gamma", base.gamma)
         recipe = Recipe(path.stem, values["title"], train, {float(ratio): float(g) for ratio, g in gamma.items()})
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
