@@ -238,7 +238,7 @@ def test_a_network_that_has_seen_the_labels_does_not_tell_what_its_table_lacks(p
         ({}, True),
         ({"depth": "probe"}, False),
         ({"head": "kernel"}, False),
-        ({"options": {"width": 1.5}}, False),
+        ({"method_options": {"width": 1.5}}, False),
         ({"head_options": {"landmarks": 50}}, False),
         ({"method": "closed-form"}, False),
         ({"holdout": 0.01}, False),  # nothing to judge by
