@@ -161,7 +161,7 @@ def find_missing(
     *,
     images: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
-    at_least: float = 0.0,
+    min_probability: float = 0.0,
     config: TrainConfig | None = None,
     quiet: bool = False,
     **options: Any,
@@ -176,7 +176,7 @@ def find_missing(
         states: N×C label states of such probabilities: +1 positive, 0 unknown, −1 negative.
         images: Names of the images of such probabilities.
         classes: Names of their classes.
-        at_least: Leave out what is less probable than this.
+        min_probability: Leave out what is less probable than this.
         config: Of a table: a whole configuration; what is given beside it wins.
         quiet: Show nothing, where no logging is set up.
         **options: Of a table: fields of :class:`positively.config.TrainConfig`, such as ``backbone``.
@@ -198,25 +198,25 @@ def find_missing(
             raise ConfigError(
                 "find_missing takes a table, a run, or an array of probabilities together with its states."
             )
-        return missing_in_scores(source, states, images, classes, at_least=at_least)
+        return missing_in_scores(source, states, images, classes, min_probability=min_probability)
     if not (states is None and images is None and classes is None):
         raise ConfigError("States and names belong to an array of probabilities; a table or a run has its own.")
     if not isinstance(source, LabelTable):
-        return missing_in_run(source if isinstance(source, Run) else Run(source), at_least=at_least)
+        return missing_in_run(source if isinstance(source, Run) else Run(source), min_probability=min_probability)
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
     with shown(quiet):
-        return missing(source, settings, at_least=at_least)
+        return missing(source, settings, min_probability=min_probability)
 
 
 def missing(
-    table: LabelTable, config: TrainConfig, *, at_least: float = 0.0, folds: int = 5, store: Path | None = None
+    table: LabelTable, config: TrainConfig, *, min_probability: float = 0.0, folds: int = 5, store: Path | None = None
 ) -> MissingTags:
     """Find what a table lacks, as a configuration says.
 
     Args:
         table: Images and what is known of them.
         config: Backbone and options of the probe; or of the trainings, where a network learns.
-        at_least: Leave out what is less probable than this.
+        min_probability: Leave out what is less probable than this.
         folds: Trainings, where a network learns.
         store: Folder for the scores of finished folds.
     """
@@ -224,13 +224,15 @@ def missing(
         load_plugin(config.plugin)
     check_probe_config(config)
     if not is_probe(config):
-        found: MissingTags = TORCH["cross-fit"](table, config, at_least=at_least, folds=folds, store=store)
+        found: MissingTags = TORCH["cross-fit"](
+            table, config, min_probability=min_probability, folds=folds, store=store
+        )
         return found
     kernel = kernel_options(config)
     table = table if config.embeddings else with_hashes(table)
     X = embed_table(table, config, kernel).X
     fitted = {"seed": config.seed, "landmarks": kernel.landmarks}
-    return missing_in_table(table, X, probe_options(config), **fitted, at_least=at_least)
+    return missing_in_table(table, X, probe_options(config), **fitted, min_probability=min_probability)
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:

@@ -176,6 +176,7 @@ GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, MachineO
 """The parts of :class:`TrainConfig`, in the order the help shows them."""
 
 RENAMED = {
+    "at_least": "min_probability",
     "features": "cache",
     "fold_cuts": "fold_thresholds",
     "options": "method_options",

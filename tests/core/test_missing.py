@@ -120,7 +120,7 @@ def test_blocks_of_classes_make_no_difference(monkeypatch):
     for name in ("rows", "columns", "values"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
         np.testing.assert_array_equal(getattr(whole.wrong, name), getattr(parts.wrong, name))
-    short = rank_missing(scores, states, calibration, *names, at_least=0.3)
+    short = rank_missing(scores, states, calibration, *names, min_probability=0.3)
     assert len(short) == (whole.values >= 0.3).sum() and short.counts.missing.sum() == whole.counts.missing.sum()
 
 
@@ -165,7 +165,7 @@ def test_a_run_lists_what_its_table_would(place, tags, found, tmp_path):
     assert {(s.image, s.tag) for _, s in zip(range(50), again, strict=False)} == {
         (s.image, s.tag) for _, s in zip(range(50), found, strict=False)
     }
-    assert len(po.find_missing(str(run.path), at_least=0.5)) == (again.values >= 0.5).sum()
+    assert len(po.find_missing(str(run.path), min_probability=0.5)) == (again.values >= 0.5).sum()
 
 
 def test_no_label_is_judged_by_itself_or_by_a_copy(place, tags, complete, tmp_path):
@@ -367,7 +367,7 @@ def test_accepting_from_zero_on_accepts_everything(place, tags, table, tmp_path,
 
 def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["missing", "tags.csv", *words(place, tags, "--at-least", "0.9", "--accept-above", "0.3")]) == 0
+    assert main(["missing", "tags.csv", *words(place, tags, "--min-probability", "0.9", "--accept-above", "0.3")]) == 0
     shown = np.round(found.values.astype(float), 4)
     told, listed = capsys.readouterr().out, (tmp_path / "tags-missing" / "missing.csv").read_text().count("\n") - 1
     assert listed == (shown >= 0.9).sum() and f"Suggestions, likeliest first: {listed}." in told
@@ -427,7 +427,7 @@ def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tm
     ("given", "printed"),
     [
         ("coco --images coco --image-size 64", "coco --images coco --image-size 64"),
-        ("--images photos photos --out lists --at-least 0.5", "photos --images photos"),
+        ("--images photos photos --out lists --min-probability 0.5", "photos --images photos"),
         (
             "tags.csv --skip-missing-images --verify=false --min_count 3",
             "tags.csv --min-count 3 --skip-missing-images --verify false",
@@ -459,7 +459,7 @@ def test_the_command_takes_a_run(place, tags, table, tmp_path, capsys, monkeypat
     ("more", "sentence"),
     [
         (["--accept-above", "95"], "--accept-above 95"),
-        (["--at-least", "-1"], "a probability lies between 0 and 1"),
+        (["--min-probability", "-1"], "a probability lies between 0 and 1"),
         (["--folds", "1"], "two folds at least"),
         (["--blank", "negative"], "every label is known"),
     ],

@@ -44,7 +44,9 @@ def parser() -> Parser:
         help="folder; default: <table>-missing beside the table, or missing/ in the run folder",
     )
     made.add_argument("--format", type=Literal["csv", "parquet"], default="csv", help="of the lists")
-    made.add_argument("--at_least", type=float, default=0.05, help="list what is at least so probable; 0 lists all")
+    made.add_argument(
+        "--min_probability", type=float, default=0.05, help="minimum probability to list; 0 lists every unknown tag"
+    )
     made.add_argument(
         "--accept_above",
         type=float | None,
@@ -64,7 +66,7 @@ def main(arguments: list[str]) -> int:
     values = parser().parse(arguments)
     from positively.errors import ConfigError, option
 
-    for name in ("at_least", "accept_above"):
+    for name in ("min_probability", "accept_above"):
         if values[name] is not None and not 0 <= values[name] <= 1:
             raise ConfigError(f"{option(name, values[name])}: a probability lies between 0 and 1.")
     if values.folds < 2:
@@ -86,11 +88,11 @@ def main(arguments: list[str]) -> int:
     accept = values.accept_above is not None
     above = values.accept_above if accept else _LIKELY
     # What the table gains may be less probable than what is listed; and what the list shows as 0.5 may be 0.49996.
-    lowest = max(min(values.at_least, above) - 10**-PLACES, 0.0)
+    lowest = max(min(values.min_probability, above) - 10**-PLACES, 0.0)
     found, table, read_from, reading = (
         _find_in_run(source, values, lowest) if in_run else _find_in_table(source, config, values, lowest, folder)
     )
-    listed = found.at_least(values.at_least)
+    listed = found.above(values.min_probability)
     files = folder.write(listed, values.format, {"source": str(source)})
     print(f"\n{listed}\n\n{_first(found)}\n")
     print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
@@ -103,7 +105,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _find_in_table(
-    source: Path, config: TrainConfig, values: Namespace, at_least: float, folder: MissingFolder
+    source: Path, config: TrainConfig, values: Namespace, min_probability: float, folder: MissingFolder
 ) -> Finding:
     from positively.api import missing
     from positively.logs import logger
@@ -112,10 +114,15 @@ def _find_in_table(
     reading = read_options(values)
     table, notes = read_labels(source, reading)
     logger.info("\n".join(notes))
-    return missing(table, config, at_least=at_least, folds=values.folds, store=folder.folds), table, source, reading
+    return (
+        missing(table, config, min_probability=min_probability, folds=values.folds, store=folder.folds),
+        table,
+        source,
+        reading,
+    )
 
 
-def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
+def _find_in_run(source: Path, values: Namespace, min_probability: float) -> Finding:
     """What the run stored; its table is read again only to be written with the tags that were found."""
     from positively.errors import PositivelyError
     from positively.logs import logger
@@ -126,7 +133,7 @@ def _find_in_run(source: Path, values: Namespace, at_least: float) -> Finding:
     from positively.tables.reading import read_labels
 
     run = Run(source)
-    found = missing_in_run(run, at_least=at_least)
+    found = missing_in_run(run, min_probability=min_probability)
     config = read_config(run.folder)
     reading = ReadOptions(**{name: config[name] for name in kinds_of(ReadOptions) if name in config})
     if values.images is not None:

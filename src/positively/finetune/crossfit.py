@@ -39,14 +39,19 @@ _OF_THE_BACKBONE = ("backbone", "weights", "image_size", "seed", "cache")
 
 
 def missing_by_cross_fitting(
-    table: LabelTable, config: TrainConfig, *, at_least: float = 0.0, folds: int = FOLDS, store: Path | None = None
+    table: LabelTable,
+    config: TrainConfig,
+    *,
+    min_probability: float = 0.0,
+    folds: int = FOLDS,
+    store: Path | None = None,
 ) -> MissingTags:
     """Find what a table lacks where the network learns: one training for each fold.
 
     Args:
         table: Photos and what is known of them.
         config: The training whose scores are used.
-        at_least: Leave out what is less probable than this.
+        min_probability: Leave out what is less probable than this.
         folds: How many trainings.
         store: Folder for the scores of finished folds.
     """
@@ -61,7 +66,9 @@ def missing_by_cross_fitting(
     units = find_series(embed_table(table, frozen).X, table.contents(), config.seed)
     found = cross_fit(table, resolved, fabric, units=units, folds=folds, store=store)
     scores, calibration = found.scores, found.calibrated.calibration
-    return rank_missing(scores, table.states(), calibration, table.images, table.classes, at_least=at_least)
+    return rank_missing(
+        scores, table.states(), calibration, table.images, table.classes, min_probability=min_probability
+    )
 
 
 def cross_fit(

@@ -110,7 +110,7 @@ class MissingFolder:
         Returns:
             The file, and how many tags were added.
         """
-        added = {(one.image, one.tag): int(POSITIVE) for one in found.at_least(above)}
+        added = {(one.image, one.tag): int(POSITIVE) for one in found.above(above)}
         self._source = source  # that of a run is known only now
         out = self._free(source.stem or "tags", written_suffix(source))
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)

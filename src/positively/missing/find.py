@@ -30,7 +30,7 @@ def missing_in_table(
     *,
     seed: int = 0,
     landmarks: int = LANDMARKS,
-    at_least: float = 0.0,
+    min_probability: float = 0.0,
 ) -> MissingTags:
     """Find what a table lacks, by leave-one-out scores of a probe.
 
@@ -40,7 +40,7 @@ def missing_in_table(
         options: What of the fit is not to be found.
         seed: Seed of landmarks and label folds.
         landmarks: Images the kernel compares with.
-        at_least: Leave out what is less probable than this.
+        min_probability: Leave out what is less probable than this.
     """
     require_labels(table)
     probe = fit_table(table, embeddings, options, seed=seed, landmarks=landmarks)
@@ -49,7 +49,12 @@ def missing_in_table(
         alike = "Copies" if len(table) > MOST_IMAGES else "Near-duplicates"
         logger.info(f"{alike}, scored without each other: {len(table) - groups.max() - 1:,} photos.")
     return rank_missing(
-        probe.first_scores, probe.labels.states, probe.first, table.images, table.classes, at_least=at_least
+        probe.first_scores,
+        probe.labels.states,
+        probe.first,
+        table.images,
+        table.classes,
+        min_probability=min_probability,
     )
 
 
@@ -59,7 +64,7 @@ def missing_in_scores(
     images: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     *,
-    at_least: float = 0.0,
+    min_probability: float = 0.0,
 ) -> MissingTags:
     """What is missing, by the probabilities of anybody's model.
 
@@ -69,7 +74,7 @@ def missing_in_scores(
         states: N×C of +1 positive, 0 unknown, −1 negative.
         images: N names; by default ``image 0`` …
         classes: C names; by default ``class 0`` …
-        at_least: Leave out what is less probable than this.
+        min_probability: Leave out what is less probable than this.
     """
     checked, checked_states = check_inputs(scores, states)
     if checked.size and not (checked.min() >= 0.0 and checked.max() <= 1.0):
@@ -83,7 +88,7 @@ def missing_in_scores(
         calibration,
         [f"image {row}" for row in range(rows)] if images is None else images,
         [f"class {column}" for column in range(columns)] if classes is None else classes,
-        at_least=at_least,
+        min_probability=min_probability,
     )
 
 

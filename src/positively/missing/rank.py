@@ -27,7 +27,7 @@ def rank_missing(
     images: Sequence[str],
     classes: Sequence[str],
     *,
-    at_least: float = 0.0,
+    min_probability: float = 0.0,
 ) -> MissingTags:
     """List what is probably missing from a table, and which of its tags look wrong.
 
@@ -38,7 +38,7 @@ def rank_missing(
         calibration: What these scores mean.
         images: N names.
         classes: C names.
-        at_least: Leave out what is less probable than this; counts include it.
+        min_probability: Leave out what is less probable than this; counts include it.
     """
     names, count = tuple(classes), len(images)
     if len(names) != len(calibration.slope):
@@ -56,7 +56,7 @@ def rank_missing(
         meaning = calibration.select(block)
         known[block] = (part_states == POSITIVE).sum(axis=0)
         targets = meaning.soft_targets(part_scores, part_states).astype(np.float32)
-        listed = (part_states == UNKNOWN) & meaning.learned & (targets >= at_least)
+        listed = (part_states == UNKNOWN) & meaning.learned & (targets >= min_probability)
         missing.append(_part(targets, listed, start))
         doubt = _doubt(meaning, part_scores, count)
         doubtful.append(_part(doubt, (part_states == POSITIVE) & meaning.learned & (doubt > 0.0), start))

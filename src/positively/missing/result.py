@@ -97,7 +97,7 @@ class MissingTags(Pairs):
         """What was found, in a few lines."""
         return describe(self)
 
-    def at_least(self, probability: float) -> MissingTags:
+    def above(self, probability: float) -> MissingTags:
         """The suggestions that are at least so probable, as far as the lists show it; the counts stay."""
         count = int((rounded(self.values) >= probability).sum())
         return replace(self, rows=self.rows[:count], columns=self.columns[:count], values=self.values[:count])

@@ -340,7 +340,7 @@ def estimate_total(
 def estimate_precision(
     design: AuditDesign,
     columns: Sequence[Column],
-    at_least: float = 0.5,
+    min_probability: float = 0.5,
     put_off: Set[tuple[int, int]] = frozenset(),
 ) -> Precision | None:
     """How many of the pairs with at least this probability were right; None with too few answers among them.
@@ -348,7 +348,7 @@ def estimate_precision(
     Draws weigh 1 / g. The interval is Wilson's for as many equal draws as would be worth the same.
     """
     draws, _, right = counted_draws(design, columns, put_off)
-    above = design.expected[draws] >= at_least
+    above = design.expected[draws] >= min_probability
     draws, right = draws[above], right[above]
     if len(draws) < FEWEST_ANSWERS:
         return None

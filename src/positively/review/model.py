@@ -160,14 +160,14 @@ class ReviewModel:
         """
         return estimate_missing(self.audit, self._columns, column, skip)
 
-    def precision(self, at_least: float = 0.5, skip: Set[Pair] = frozenset()) -> Precision | None:
+    def precision(self, min_probability: float = 0.5, skip: Set[Pair] = frozenset()) -> Precision | None:
         """Share of right ones among pairs of at least this probability, by the audit; None until it has answers enough.
 
         Args:
-            at_least: Probability as it was when the audit was drawn.
+            min_probability: Probability as it was when the audit was drawn.
             skip: Pairs that the user could not judge.
         """
-        return estimate_precision(self.audit, self._columns, at_least, skip)
+        return estimate_precision(self.audit, self._columns, min_probability, skip)
 
     def advice(self, found: Estimate | None, skip: Set[Pair] = frozenset()) -> str:
         """Whether to go on, and what is left, in a sentence or two; by learned classes, as others have but an order.

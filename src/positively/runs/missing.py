@@ -8,7 +8,7 @@ from positively.runs.run import Run
 from positively.runs.saving import has_exact_scores
 
 
-def missing_in_run(run: Run, *, at_least: float = 0.0) -> MissingTags:
+def missing_in_run(run: Run, *, min_probability: float = 0.0) -> MissingTags:
     """What the table of a run lacks, by the out-of-sample scores the run stored."""
     depth, classes = run.model_config["depth"], run.classes
     is_exact = has_exact_scores(run.model_config)
@@ -27,4 +27,6 @@ def missing_in_run(run: Run, *, at_least: float = 0.0) -> MissingTags:
             "one model a fold, or (depth 'probe') solve it at once."
         )
     images, states, scores = found
-    return rank_missing(scores.scores, states, scores.calibrated.calibration, images, classes, at_least=at_least)
+    return rank_missing(
+        scores.scores, states, scores.calibrated.calibration, images, classes, min_probability=min_probability
+    )
