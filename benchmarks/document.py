@@ -1,4 +1,4 @@
-"""Write a generated table into a document: ``python -m benchmarks.document docs/methods.md NAME < table.md``.
+"""Write a generated table into a document: ``python -m benchmarks.document docs/research/methods.md NAME < table.md``.
 
 The table goes between ``<!-- NAME -->`` and ``<!-- /NAME -->``. NAME ``facts`` needs no input: it is read off the
 registry of methods.

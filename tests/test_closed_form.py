@@ -124,7 +124,7 @@ def test_a_wished_precision_is_reached(run, test):
     given, usual = careful.scores(test) >= careful.thresholds, run.scores(test) >= run.thresholds
     assert truth[given].mean() > 0.9
     assert given.sum() <= usual.sum()
-    with pytest.raises(ConfigError, match="min_precision=1.5"):
+    with pytest.raises(ConfigError, match="min_precision"):
         po.Run(run.path, min_precision=1.5)
 
 

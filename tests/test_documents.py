@@ -17,9 +17,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_every_method_has_its_paragraph_and_the_table_of_facts_is_the_registrys():
-    text = (DOCS / "methods.md").read_text(encoding="utf-8")
+    text = (DOCS / "research" / "methods.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^### (\S+)$", text, flags=re.M)) == sorted(METHODS)
-    assert inserted(text, "facts", facts()) == text, "run: python -m benchmarks.document docs/methods.md facts"
+    assert inserted(text, "facts", facts()) == text, "run: python -m benchmarks.document docs/research/methods.md facts"
 
 
 def test_a_mark_that_is_not_there_is_said():
@@ -29,18 +29,18 @@ def test_a_mark_that_is_not_there_is_said():
 
 
 def test_tables_of_the_study_are_those_of_its_results(tmp_path):
-    text = (DOCS / "study.md").read_text(encoding="utf-8")
-    unpack(DOCS / "study.jsonl", tmp_path)
+    text = (DOCS / "research" / "study.md").read_text(encoding="utf-8")
+    unpack(DOCS / "research" / "study.jsonl", tmp_path)
     for part in PARTS:
         if f"<!-- {part} -->" in text:
-            options = "--report --archive docs/study.jsonl --document docs/study.md"
+            options = "--report --archive docs/research/study.jsonl --document docs/research/study.md"
             same = inserted(text, part, document_text(part, tmp_path)) == text
             assert same, f"run: python -m benchmarks.study {part} … {options}"
     assert "<!-- ablation -->" in text
 
 
 def test_the_keys_of_a_suite_are_documented_and_the_example_is_one(tmp_path):
-    text = (DOCS / "extending.md").read_text(encoding="utf-8")
+    text = (DOCS / "development" / "extending.md").read_text(encoding="utf-8")
     section = text.partition("## A suite of your own")[2]
     keys = {name for name in (*Suite.__dataclass_fields__, *Row.__dataclass_fields__) if name != "name"}
     assert {key for key in keys if f"`{key}`" not in section} == set()
@@ -51,7 +51,7 @@ def test_the_keys_of_a_suite_are_documented_and_the_example_is_one(tmp_path):
 
 
 def test_every_file_and_function_that_the_architecture_names_is_there():
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    text = (DOCS / "development" / "architecture.md").read_text(encoding="utf-8")
     source = DOCS.parent / "src" / "positively"
     code = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
 

@@ -21,7 +21,7 @@ from positively.registry import Registry, load_plugin
 from positively.research.scenes import CLASSES, write_scenes
 from reviewing import write_tags
 
-PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "development" / "extending.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
 and VOCdevkit/ (``--data`` names them), WEIGHTS are those of the backbone. Features are computed once and stored. Every
 cell is a file in RESULTS: killed and started again it goes on, and several processes may share a folder. ``--report``
 computes nothing: it writes RESULTS/PART.md and figures from what is there. ``--archive FILE`` takes the cells of a file
-(those of docs/study.md are in docs/study.jsonl) as if they had been computed here; with ``--report`` it writes it anew.
+(docs/research/study.jsonl holds those of the study) as if they had been computed here; ``--report`` writes it anew.
 
 Parts: ``ablation`` (the closed form with one thing changed), ``criterion`` (what λ should be chosen by), ``settings``
 (where positives alone lose; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (the same answers, spent

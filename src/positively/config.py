@@ -57,7 +57,7 @@ class MethodOptions:
     positives alone pu-mlc (the paper's), vpu, upu, nnpu, assume-negative (unknown labels called negative), an-ls,
     asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role, ll-r, ll-ct, ll-cp, prototype; with known
     negatives bce (known labels only), partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl, cadm, cop, sst, sarb,
-    dual-coop; or one of your own. What each is good for: docs/methods.md."""
+    dual-coop; or one of your own. What each is good for: docs/research/methods.md."""
     method_options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, such as --method-options.gamma 0.55; `positively check --method NAME` lists them.
     Default: as published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""

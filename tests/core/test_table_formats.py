@@ -1,4 +1,4 @@
-"""What every registered table format keeps to, among them the one that docs/extending.md shows."""
+"""What every registered table format keeps to, among them the one that docs/development/extending.md shows."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 from positively.tables.write_back import check_writable, write_table
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "development" / "extending.md").read_text(encoding="utf-8")
 NAMES = [*TABLES, "jsonl"]
 WRITABLE = ["csv", "tsv", "parquet", "jsonl"]
 IMAGES = ["a.jpg", "b.jpg", "c.jpg"]

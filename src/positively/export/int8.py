@@ -79,7 +79,7 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
 def quantize(model: Any, batches: Iterator[Pixels], path: Path) -> None:
     """Write a model with integers in its backbone, whose ranges are those the batches show.
 
-    The settings are those that kept most of a run's tags, by photos of its training table (docs/measurements.md):
+    The settings are those that kept most of a run's tags (docs/research/measurements.md):
 
     - Weights have a scale for each output channel; one for all lost 16 % of the log-rank.
     - Ranges are smallest and largest (MinMax). Percentiles, entropy and moving averages changed as many tags.

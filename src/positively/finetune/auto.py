@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _EPOCHS = {"probe": 30, "tail": 6, "finetune": 20}
 _BATCH = {"probe": 256, "tail": 64, "finetune": 64}
-# Of a head that learns alone: fewer leave a table of 300 to 1,000 photos half learned (docs/decisions.md).
+# Of a head that learns alone: fewer leave a table of 300 to 1,000 photos half learned (docs/development/decisions.md).
 _FEWEST_PROBE_STEPS = 200
 _RATE = {"probe": 1e-3, "tail": 3e-4, "finetune": 1e-4}
 

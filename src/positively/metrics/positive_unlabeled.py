@@ -25,7 +25,7 @@ def pu_average_precision(states: npt.ArrayLike, scores: npt.ArrayLike, *, top: f
     most of what it sees, and λ chosen by it shrinks too little. Over the pairs i ≠ k its expectation is that of c · AP.
 
     With few known positives single places at the very top still decide, and those are luck: so 20 is added to every
-    rank (chosen on parts of training photos: docs/study.md).
+    rank (chosen on parts of training photos: docs/research/study.md).
 
     States come first, as scikit-learn calls a metric:
     ``make_scorer(po.metrics.pu_average_precision, response_method="decision_function")`` is a scorer.

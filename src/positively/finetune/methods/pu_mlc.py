@@ -69,7 +69,7 @@ class PUMLCMethod(VariationalMethod):
 
     @classmethod
     def defaults(cls, depth: Depth, given: Mapping[str, Any]) -> dict[str, Any]:
-        """On stored features a small γ and no temperature (docs/measurements.md); as published elsewhere.
+        """On stored features a small γ and no temperature (docs/research/measurements.md); as published elsewhere.
 
         Equation 10 divides the level of the logits as well as their spread, which undoes a start at the class
         frequencies.
