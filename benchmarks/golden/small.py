@@ -73,7 +73,7 @@ def record_small(
 def expected(
     recorded: Mapping[str, npt.NDArray], pictures: Sequence[str] = TABLES, tables: Sequence[str] = TABLES
 ) -> Record:
-    """What of a record :func:`record_small` repeats with these tables, of which some are embedded."""
+    """What of a record `record_small` repeats with these tables, of which some are embedded."""
     embedded = {*pictures, "test"} if pictures else set()
 
     def is_repeated(name: str) -> bool:

@@ -63,7 +63,7 @@ def read_photos(
     """Read a benchmark, and compute the features that are not in the store yet.
 
     Args:
-        place: A folder that :func:`positively.research.bench.datasets.read_dataset` reads.
+        place: A folder that `positively.research.bench.datasets.read_dataset` reads.
         weights: File with the weights of the backbone, or "pretrained".
         backbone: Its name.
         store: Folder of the features; by default the user's cache.

@@ -1,4 +1,4 @@
-"""The processes of a training: who this one is, and how all of them agree. Alone, everything here does nothing."""
+"""Communication between the processes of a distributed training. With a single process, nothing is exchanged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from positively.errors import PositivelyError, RunError
 
 Result = TypeVar("Result")
 
-# One exchange may wait for the slowest process: a checkpoint to a slow disk, a segment of features.
-_PATIENCE = timedelta(hours=2)
+# Maximum wait for the slowest process in one exchange, such as a checkpoint written to a slow disk.
+_EXCHANGE_TIMEOUT = timedelta(hours=2)
 
 
 def is_distributed() -> bool:
@@ -25,7 +25,7 @@ def is_distributed() -> bool:
 
 
 def rank() -> int:
-    """Number of this process, from 0."""
+    """Index of this process, from 0."""
     return dist.get_rank() if is_distributed() else 0
 
 
@@ -36,12 +36,12 @@ def world_size() -> int:
 
 @cache
 def _control_group(world: Any) -> Any:
-    """A group over the CPU: what is exchanged there never makes a GPU wait."""
-    return dist.new_group(backend="gloo", timeout=_PATIENCE)
+    """A process group on the CPU, so that exchanges do not synchronise the GPU."""
+    return dist.new_group(backend="gloo", timeout=_EXCHANGE_TIMEOUT)
 
 
 def any_process(*flags: bool) -> tuple[bool, ...]:
-    """For each flag, whether any process raised it; the same answer on all of them. Costs no GPU synchronisation."""
+    """For each flag, whether any process has set it; the same on all processes, without GPU synchronisation."""
     if not is_distributed():
         return flags
     raised = torch.tensor([int(flag) for flag in flags])
@@ -50,7 +50,7 @@ def any_process(*flags: bool) -> tuple[bool, ...]:
 
 
 def largest(value: int) -> int:
-    """The largest of a number that every process has."""
+    """Maximum of a number over all processes."""
     if not is_distributed():
         return value
     number = torch.tensor(value)
@@ -59,7 +59,7 @@ def largest(value: int) -> int:
 
 
 def broadcast(value: Any) -> Any:
-    """What the first process has, on all of them."""
+    """Value of the first process, on all processes."""
     if not is_distributed():
         return value
     held = [value]
@@ -68,18 +68,18 @@ def broadcast(value: Any) -> Any:
 
 
 def on_first_process(work: Callable[[], Result]) -> Result:
-    """Do a piece of work on the first process alone, and give what came of it to all; if it fails, all raise."""
+    """Run a function on the first process only and return its result on all; if it fails, all processes raise."""
     result: Result = broadcast(agree(lambda: work() if rank() == 0 else None))
     return result
 
 
 def barrier() -> None:
-    """Wait until every process is here."""
+    """Wait for all processes."""
     any_process(False)
 
 
 def gather(value: Any) -> list[Any]:
-    """What each process has, in their order."""
+    """Values of all processes, in rank order."""
     values: list[Any] = [value] * world_size()
     if is_distributed():
         dist.all_gather_object(values, value, group=_control_group(dist.group.WORLD))
@@ -87,16 +87,16 @@ def gather(value: Any) -> list[Any]:
 
 
 def agree(work: Callable[[], Result]) -> Result:
-    """Do a piece of work on every process; if it fails on one of them, all raise.
+    """Run a function on every process; if it fails on one of them, all processes raise.
 
-    The one that failed raises its own error, the others a :class:`RunError` that repeats it.
+    The process that failed raises its own error, the others a `RunError` with the same message.
     """
     if not is_distributed():
         return work()
     failure: BaseException | None = None
     try:
         result = work()
-    except BaseException as error:  # also Ctrl-C: the others have to hear of it
+    except BaseException as error:  # including KeyboardInterrupt: the other processes must stop too
         failure = error
     (failed,) = any_process(failure is not None)
     if not failed:
@@ -115,7 +115,7 @@ def _message(failure: BaseException | None) -> str:
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Rows of all processes, one process after the other; each may have a number of its own. No gradient."""
+    """Concatenate the rows of all processes, without gradient. The number of rows may differ between processes."""
     rows = rows.detach()
     if not is_distributed():
         return rows
@@ -128,7 +128,7 @@ def gather_rows(rows: Tensor) -> Tensor:
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """Sum over processes whose gradient is the sum of the processes' gradients."""
+    """Sum over processes whose gradient is the sum of the gradients of all processes."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
@@ -150,20 +150,20 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def own_rows(count: int) -> tuple[slice, int]:
-    """Where the ``count`` rows of this process stand among those of all, and how many all have together."""
+    """Position of the ``count`` rows of this process among the rows of all processes, and the total number of rows."""
     counts = gather(count)
     before = sum(counts[: rank()])
     return slice(before, before + count), sum(counts)
 
 
 def gather_rows_with_gradient(rows: Tensor) -> Tensor:
-    """Rows of all processes as by :func:`gather_rows`, and each process's rows get their gradient from all of them.
+    """Concatenate the rows of all processes, with gradient from all processes.
 
-    A loss of all rows is then the same on every process, and the averaged gradients are those of one process.
+    A loss of all rows is then the same on every process, and the averaged gradients equal those of a single process.
     """
     if not is_distributed():
         return rows
     place, total = own_rows(len(rows))
-    # Each process fills its own rows and leaves zeros elsewhere: the sum over them is exact.
+    # Each process fills in its own rows and zeros elsewhere, so the sum is exact.
     spread = torch.cat([rows.new_zeros((size, *rows.shape[1:])) for size in (place.start, total - place.stop)])
     return sum_over_processes(torch.cat([spread[: place.start], rows, spread[place.start :]]))

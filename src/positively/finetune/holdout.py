@@ -19,7 +19,7 @@ from positively.randomness import random_stream
 Rows = npt.NDArray[np.int64]
 
 CRITERION = "holdout_pu"
-"""What the best epoch is chosen by, lower is better: of :func:`criteria`, the one that needs no negatives."""
+"""What the best epoch is chosen by, lower is better: of `criteria`, the one that needs no negatives."""
 _FEWEST_IMAGES = 20
 # How strongly a choice leans towards images whose other classes still lack held-out images. With 15 of 40 classes an
 # image, 0 leaves half of the classes more than one image off their share, 1 a quarter, 2 and 4 a sixth; with 6 of 80,
@@ -31,7 +31,7 @@ def split_rows(table: LabelTable, share: float, seed: int) -> tuple[Rows, Rows]:
     """Rows to train on, and rows to hold out, each in order.
 
     A split column is obeyed: 'train' (or no word) is trained on, 'val' is held out, 'test' is neither. Otherwise
-    :func:`holdout_rows` takes a seeded share of every class. A table too small to share holds nothing out: thresholds
+    `holdout_rows` takes a seeded share of every class. A table too small to share holds nothing out: thresholds
     then come from the images it was trained on.
     """
     if table.splits is None:

@@ -96,9 +96,9 @@ class TrainingModule(nn.Module):
 class Trainer:
     """One training under way.
 
-    All that a checkpoint has to hold is in :meth:`state`; every random draw is a function of the seed, the epoch and
+    All that a checkpoint has to hold is in `state`; every random draw is a function of the seed, the epoch and
     the step, so there is no generator to save. Without a ``store`` nothing is saved on the way. It is also what its
-    method sees of the training (:class:`positively.finetune.methods.TrainingContext`).
+    method sees of the training (`positively.finetune.methods.TrainingContext`).
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Trainer:
             )
 
     def embed(self, dataset: Dataset | None = None, pool: Pool | None = None) -> npt.NDArray[np.float32]:
-        """What the head classifies of a dataset (the training set, unless told), by the weights :meth:`score` takes.
+        """What the head classifies of a dataset (the training set, unless told), by the weights `score` takes.
 
         Args:
             dataset: Images, or stored features.

@@ -32,7 +32,7 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
     Args:
         config: Resolved: nothing in it is left open.
         table: What it will learn from.
-        backbone: A module in place of a timm model's name, or a :class:`Backbone` that is ready.
+        backbone: A module in place of a timm model's name, or a `Backbone` that is ready.
     """
     torch.manual_seed(config.seed)
     body = backbone

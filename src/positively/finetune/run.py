@@ -104,7 +104,7 @@ def _module_embedder(backbone: nn.Module, config: TrainConfig, device: torch.dev
 def train_run(
     table: LabelTable, config: TrainConfig, *, backbone: nn.Module | None = None, reading: dict[str, Any] | None = None
 ) -> Path:
-    """As :func:`train`, and write the network as ONNX, so that ``predict`` needs no torch; arguments as there."""
+    """As `train`, and write the network as ONNX, so that ``predict`` needs no torch; arguments as there."""
     path = train(table, config, backbone=backbone, reading=reading)
     _write_network(path, backbone)
     return path

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Training:
-    """A training that is set up: :meth:`run` trains it.
+    """A training that is set up: `run` trains it.
 
     Args:
         table: Tags of the training images, before anything is hidden.

@@ -1,4 +1,4 @@
-"""Losses: logits and label states in, one scalar out. Each is a pure function with a thin module over it."""
+"""Losses: functions of logits and label states that return a scalar, and a module for each of them."""
 
 from positively.losses.base import ClassReduction, LossModule, check_inputs, reduce_classes
 from positively.losses.bce import BCE, AssumeNegative, assume_negative, bce

@@ -1,4 +1,4 @@
-"""What every loss shares: the check of its inputs, the reduction over classes, the module over a function."""
+"""Parts shared by all losses: input checks, the reduction over classes, and the module around a loss function."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -15,49 +15,67 @@ ClassReduction = Literal["sum", "mean"]
 
 
 def check_inputs(logits: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Check shapes and label values, and bring half-precision logits to float32: a loss is computed in that or better.
+    """Check shapes and label states, and convert half-precision logits to float32.
 
-    Values are looked at where that is cheap: on a GPU it would make the host wait in every step, and labels that come
-    from a table were checked there.
+    Label states are checked on the CPU only. On a GPU the check would synchronise host and device in every step.
+
+    Args:
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C).
+
+    Returns:
+        The logits in float32 or float64, and the states.
+
+    Raises:
+        LabelError: If an input is not a tensor, the shapes differ, or a state is not +1, 0 or -1.
     """
     check_shapes(logits, states)
     if states.device.type == "cpu" and not torch.compiler.is_compiling():
-        is_state = states.abs() <= 1  # false for nan
+        is_state = states.abs() <= 1  # False for NaN
         if states.is_floating_point():
             is_state &= states == states.round()
         if not is_state.all():
             found = states[~is_state][0].item()
-            raise LabelError(f"A loss takes the label states +1, 0 (unknown) and -1 (negative); found {found}.")
+            raise LabelError(f"A loss needs label states +1, 0 (unknown) or -1 (negative); found {found}.")
     return (logits if logits.dtype == torch.float64 else logits.float()), states
 
 
 def check_shapes(logits: Tensor, states: Tensor) -> None:
-    """Raise unless both are tensors N×C."""
+    """Raise LabelError unless both are tensors of the same shape (N, C)."""
     if not isinstance(logits, Tensor) or not isinstance(states, Tensor):
         kinds = f"{type(logits).__name__} and {type(states).__name__}"
-        raise LabelError(f"A loss takes tensors of logits and label states, not {kinds}.")
+        raise LabelError(f"A loss needs tensors of logits and label states, not {kinds}.")
     if states.dtype == torch.bool:
-        raise LabelError("Label states are the numbers +1, 0 (unknown) and -1 (negative), not True and False.")
+        raise LabelError("Label states must be the numbers +1, 0 (unknown) and -1 (negative), not booleans.")
     if logits.ndim != 2 or logits.shape != states.shape:
         raise LabelError(
-            f"A loss takes logits and label states of one shape, images × classes; "
+            f"A loss needs logits and label states of the same shape (images × classes); "
             f"got {tuple(logits.shape)} and {tuple(states.shape)}."
         )
 
 
 def reduce_classes(per_class: Tensor, class_reduction: ClassReduction) -> Tensor:
-    """Sum over the classes, as the paper writes it, or their mean."""
+    """Sum over the classes, as in the paper, or mean."""
     total = per_class.sum()
     return total if class_reduction == "sum" else total / max(len(per_class), 1)
 
 
 def power(base: Tensor, exponent: float) -> Tensor:
-    """Base to a power; of 0 the slope of a power below 1 is infinite, and nothing is lost just above it."""
+    """Compute ``base**exponent`` with a finite gradient at 0, also for exponents below 1."""
     return base.clamp_min(1e-8) ** exponent if 0 < exponent < 1 else base**exponent
 
 
 def assuming_negative(name: str, loss: Callable[..., Tensor], summary: str) -> Callable[..., Tensor]:
-    """The same loss of labels whose unknown ones are called negative; only +1 is read of them, and options stay."""
+    """Variant of a loss that treats every unknown label as negative; the options stay the same.
+
+    Args:
+        name: Name of the new function.
+        loss: Loss function that uses negatives.
+        summary: First line of the new docstring.
+
+    Returns:
+        A loss function that reads only +1 from the label states.
+    """
 
     @wraps(loss)
     def assumed(logits: Tensor, states: Tensor, **options: Any) -> Tensor:
@@ -65,22 +83,38 @@ def assuming_negative(name: str, loss: Callable[..., Tensor], summary: str) -> C
         return loss(logits, (states == 1).to(states.dtype) * 2 - 1, **options)
 
     assumed.__name__ = assumed.__qualname__ = name
-    arguments = (loss.__doc__ or "").partition("    Args:")[2]
-    assumed.__doc__ = f"{summary}\n\n    Options as in :func:`{loss.__name__}`.\n\n    Args:{arguments}"
+    arguments = (loss.__doc__ or "").partition("    Args:")[2].partition("    Returns:")[0]
+    assumed.__doc__ = (
+        f"{summary}\n\n    The options are those of `{loss.__name__}`.\n\n    Args:{arguments}"
+        "    Returns:\n        The loss, a scalar.\n    "
+    )
     return assumed
 
 
 class LossModule(nn.Module):
-    """Thin module over a loss function: same options, same value.
+    """Module form of a loss function: same options, same value.
 
-    Tensor options (a prior per class) become buffers, so that they follow the module to its device.
+    Tensor options, such as a prior per class, are stored as buffers so that they move with the module.
+
+    Args:
+        **options: Keyword options of the loss function.
+
+    Raises:
+        ConfigError: If an option is unknown or out of range.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import BCE
+        >>> loss = BCE(class_reduction="mean")
+        >>> round(loss(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)
+        0.6931
     """
 
     function: ClassVar[Callable[..., Tensor]]
     uses_negatives: ClassVar[bool] = False
-    """Whether a known negative is treated otherwise than an unknown label."""
+    """Whether known negatives are treated differently from unknown labels."""
     needs_negatives: ClassVar[bool] = False
-    """Whether there is nothing to learn without known negatives."""
+    """Whether the loss cannot learn without known negatives."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -95,9 +129,17 @@ class LossModule(nn.Module):
         self._given, self._names = tuple(options), tuple(entry.name for entry in fields(kind))
 
     def forward(self, logits: Tensor, states: Tensor) -> Tensor:
-        """Loss of ``logits`` (N×C) given ``states`` (N×C of +1, 0, −1): a scalar."""
+        """Compute the loss.
+
+        Args:
+            logits: Raw outputs of the network, shape (N, C).
+            states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+
+        Returns:
+            The loss, a scalar.
+        """
         return type(self).function(logits, states, **{name: getattr(self, name) for name in self._names})
 
     def extra_repr(self) -> str:
-        """Options that were given, for ``print``."""
+        """Options that were given, for `repr`."""
         return ", ".join(f"{name}={getattr(self, name)}" for name in self._given)

@@ -1,4 +1,4 @@
-"""Binary cross-entropy, the two honest baselines: over known labels, and with every unknown called negative."""
+"""Binary cross-entropy over the known labels, and with unknown labels treated as negative."""
 
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -14,15 +14,29 @@ def bce(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Binary cross-entropy over the known labels (equation 1 of the paper); unknown ones are left out.
+    """Binary cross-entropy over the known labels (equation 1 of the paper); unknown labels are ignored.
 
-    It is divided by the number of known labels in the batch, not by N×C (:func:`known_mean`).
+    The sum is divided by the number of known labels in the batch, not by N×C.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states.
-        class_reduction: "mean" over the known labels, or "sum": the same times the number of classes.
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+        class_reduction: "mean" over the known labels, or "sum": the mean times the number of classes.
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import bce
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(bce(logits, states).item(), 4)
+        0.7167
     """
     logits, states = check_inputs(logits, states)
     # softplus(−s) = −log σ(s) for a positive, softplus(s) = −log(1 − σ(s)) for a negative.
@@ -32,18 +46,18 @@ def bce(
 assume_negative = assuming_negative(
     "assume_negative",
     bce,
-    'Binary cross-entropy with every unknown label called negative ("AN"): what most tools do without saying so.',
+    'Binary cross-entropy with every unknown label treated as negative ("AN"), the default of most tools.',
 )
 
 
 class BCE(LossModule):
-    """Module over :func:`bce`."""
+    """Module form of `bce`; the options are the same keyword arguments."""
 
     function = staticmethod(bce)
     uses_negatives = needs_negatives = True
 
 
 class AssumeNegative(LossModule):
-    """Module over :func:`assume_negative`."""
+    """Module form of `assume_negative`; the options are the same keyword arguments."""
 
     function = staticmethod(assume_negative)

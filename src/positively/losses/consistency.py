@@ -1,7 +1,8 @@
-"""Mixup consistency: the prediction on a blend of two images should be the blend of their predictions.
+"""Mixup consistency: the prediction for a blend of two images should be the blend of their predictions.
 
-The paper writes L_reg without a formula; this is the reference code's. Known positives are anchored at probability 1,
-everything else at what the network says now; the squared difference is taken between logarithms.
+The paper gives no formula for L_reg; this is the one of the reference code. The target is probability 1 for known
+positives and the current prediction of the network for all other labels. The loss is the squared difference of
+logarithms.
 """
 
 import math
@@ -15,7 +16,24 @@ from positively.losses.statistics import Statistics, batch_mean
 
 
 def mixup_targets(logits: Tensor, states: Tensor) -> Tensor:
-    """Log-target log φ of each image and class: 0 (probability 1) where known positive, else log σ(s): N×C → N×C."""
+    """Log-targets log φ for `mixup_consistency`: 0 for known positives, log σ(s) for all other labels.
+
+    Args:
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+
+    Returns:
+        Log-targets, shape (N, C).
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import mixup_targets
+        >>> mixup_targets(torch.zeros(1, 2), torch.tensor([[1, 0]]))
+        tensor([[ 0.0000, -0.6931]])
+    """
     logits, states = check_inputs(logits, states)
     return logsigmoid(logits).masked_fill(states == 1, 0.0)
 
@@ -29,15 +47,28 @@ def mixup_consistency(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Sum over classes, mean over pairs, of (log(λ φ₁ + (1 − λ) φ₂) − log σ(s̃))².
+    """Mixup consistency: (log(λ φ₁ + (1 − λ) φ₂) − log σ(s̃))², summed over classes and averaged over pairs.
 
     Args:
-        mixed_logits: M×C logits s̃ of the blended images λ x₁ + (1 − λ) x₂.
-        first_targets: M×C log-targets of the first image of each pair, from :func:`mixup_targets`.
-        second_targets: M×C log-targets of the second.
-        share: λ, the first image's share of the blend.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        mixed_logits: Logits s̃ of the blended images λ x₁ + (1 − λ) x₂, shape (M, C).
+        first_targets: Log-targets of the first image of each pair, from `mixup_targets`, shape (M, C).
+        second_targets: Log-targets of the second image of each pair, shape (M, C).
+        share: λ, the share of the first image in the blend.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import mixup_consistency, mixup_targets
+        >>> targets = mixup_targets(torch.zeros(2, 1), torch.tensor([[1], [0]]))
+        >>> round(mixup_consistency(torch.zeros(1, 1), targets[:1], targets[1:], share=0.5).item(), 4)
+        0.1644
     """
     check_shapes(mixed_logits, first_targets)
     mixed_logits = mixed_logits if mixed_logits.dtype == torch.float64 else mixed_logits.float()

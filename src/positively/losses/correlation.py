@@ -1,6 +1,6 @@
-"""Labels that are found together come close in a space, those that are not stay apart: a term of CADM and CoP.
+"""Label correlation: labels that occur together move together in embedding space, others apart.
 
-Both publications name it in their abstracts without an equation; this one is ours.
+CADM and CoP use such a term. Their publications give no equation; the one here is our own.
 """
 
 import torch
@@ -18,32 +18,50 @@ def pull_and_push(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Mean of 1 − cos over known positives + mean of max(0, cos − margin) over known negatives.
+    """Mean of 1 − cos over known positives plus mean of max(0, cos − margin) over known negatives.
 
     Args:
-        cosines: N×C cosines of each image and class.
-        states: N×C label states; unknown ones are left out.
-        margin: Cosine that a known negative may have.
-        class_reduction: "mean" over labels, or "sum": the same times the number of classes, as the loss beside it.
-        statistics: "global" over all processes, or "local" to each.
+        cosines: Cosine similarity of each image and class, shape (N, C).
+        states: Label states, shape (N, C). Unknown labels are ignored.
+        margin: Cosine above which a known negative adds to the loss.
+        class_reduction: "mean" over the labels, or "sum": the mean times the number of classes.
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import pull_and_push
+        >>> round(pull_and_push(torch.tensor([[0.9, 0.2]]), torch.tensor([[1, -1]])).item(), 4)
+        0.6
     """
     cosines, states = check_inputs(cosines, states)
-    far = known_mean(1 - cosines, states == 1, class_reduction, statistics)
-    return far + known_mean((cosines - margin).clamp_min(0), states == -1, class_reduction, statistics)
+    pull = known_mean(1 - cosines, states == 1, class_reduction, statistics)
+    return pull + known_mean((cosines - margin).clamp_min(0), states == -1, class_reduction, statistics)
 
 
 def label_correlation(labels: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cosine of each label with the other known positives of its image, for :func:`pull_and_push`.
+    """Mean cosine of each label with the other known positives of its image, as input of `pull_and_push`.
 
-    Of all pairs of an image's labels, only those with a known positive say something. Their mean over the positives is
-    a product with one vector an image: no N×C×C table of pairs is made.
+    The mean over the positives is one matrix product, so no N×C×C array of label pairs is built.
 
     Args:
-        labels: Directions of the labels, unit vectors: C×D, or N×C×D if every image has its own.
-        states: N×C label states.
+        labels: Unit vectors of the labels, shape (C, D), or (N, C, D) if every image has its own.
+        states: Label states, shape (N, C).
 
     Returns:
-        Cosines N×C, and the states, unknown where the image has no other known positive.
+        Cosines and states, both of shape (N, C). A state is 0 where the image has no other known positive.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import label_correlation
+        >>> cosines, states = label_correlation(torch.eye(2), torch.tensor([[1, -1]]))
+        >>> states
+        tensor([[ 0, -1]])
     """
     positive = (states == 1).to(labels.dtype)
     if labels.ndim == 2:

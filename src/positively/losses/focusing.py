@@ -1,8 +1,8 @@
-"""Losses that turn away from what is easy: focal and asymmetric, over known labels or with unknown ones as negatives.
+"""Focal and asymmetric losses, over known labels or with unknown labels treated as negative.
 
 With p = σ(s), a positive costs (1 − p)^γ₊ · −log p and a negative p_m^γ₋ · −log(1 − p_m), where p_m = max(p − m, 0):
-negatives that are below the margin m cost nothing. Focal (Lin et al., ICCV 2017) is γ₊ = γ₋ and m = 0; asymmetric
-(ASL, Ridnik et al., ICCV 2021) is γ₋ > γ₊ and m = 0.05.
+negatives with a probability below the margin m cost nothing. Focal loss (Lin et al., ICCV 2017) has γ₊ = γ₋ and m = 0.
+Asymmetric loss (ASL, Ridnik et al., ICCV 2021) has γ₋ > γ₊ and m = 0.05.
 """
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from positively.losses.base import ClassReduction, LossModule, assuming_negative
 from positively.losses.statistics import Statistics, known_mean
 from positively.options import Decay, NonNegative
 
-# The authors' floor below a probability whose logarithm is taken; with a margin the floor is never reached.
+# Floor of the authors for a probability inside a logarithm. With a margin it is never reached.
 _FLOOR = 1e-8
 
 
@@ -27,19 +27,34 @@ def asl(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Asymmetric loss over the known labels; unknown ones are left out.
+    """Asymmetric loss (ASL) over the known labels; unknown labels are ignored.
 
-    It is divided by the number of known labels in the batch. (The authors sum over the batch: their rate is for that.)
+    The sum is divided by the number of known labels in the batch. The authors sum over the batch, so their learning
+    rate does not carry over.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states.
-        gamma_negative: γ₋, how far it turns away from negatives that are easy.
-        gamma_positive: γ₊, the same for positives (the paper: 0; the code and its use for partial labels: 1).
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+        gamma_negative: γ₋, how strongly easy negatives are down-weighted.
+        gamma_positive: γ₊, how strongly easy positives are down-weighted (paper: 0; authors' code: 1).
         clip: m, the probability below which a negative costs nothing.
-        detach: Whether the focusing factors are constants to the gradient, as in the authors' training.
-        class_reduction: "mean" over the known labels, or "sum": the same times the number of classes.
-        statistics: "global" over all processes, or "local" to each.
+        detach: Whether to treat the focusing factors as constants in the gradient, as the authors do.
+        class_reduction: "mean" over the known labels, or "sum": the mean times the number of classes.
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import asl
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(asl(logits, states).item(), 4)
+        0.1325
     """
     logits, states = check_inputs(logits, states)
     is_positive = states == 1
@@ -61,14 +76,28 @@ def focal(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Focal loss over the known labels; unknown ones are left out.
+    """Focal loss over the known labels; unknown labels are ignored.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states.
-        gamma: γ, how far it turns away from labels that are easy.
-        class_reduction: "mean" over the known labels, or "sum": the same times the number of classes.
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+        gamma: γ, how strongly easy labels are down-weighted.
+        class_reduction: "mean" over the known labels, or "sum": the mean times the number of classes.
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import focal
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(focal(logits, states).item(), 4)
+        0.0913
     """
     return asl(
         logits,
@@ -83,34 +112,34 @@ def focal(
 
 
 asl_assume_negative = assuming_negative(
-    "asl_assume_negative", asl, "Asymmetric loss with every unknown label called negative."
+    "asl_assume_negative", asl, "Asymmetric loss (ASL) with every unknown label treated as negative."
 )
 focal_assume_negative = assuming_negative(
-    "focal_assume_negative", focal, "Focal loss with every unknown label called negative."
+    "focal_assume_negative", focal, "Focal loss with every unknown label treated as negative."
 )
 
 
 class ASL(LossModule):
-    """Module over :func:`asl`."""
+    """Module form of `asl`; the options are the same keyword arguments."""
 
     function = staticmethod(asl)
     uses_negatives = needs_negatives = True
 
 
 class Focal(LossModule):
-    """Module over :func:`focal`."""
+    """Module form of `focal`; the options are the same keyword arguments."""
 
     function = staticmethod(focal)
     uses_negatives = needs_negatives = True
 
 
 class ASLAssumeNegative(LossModule):
-    """Module over :func:`asl_assume_negative`."""
+    """Module form of `asl_assume_negative`; the options are the same keyword arguments."""
 
     function = staticmethod(asl_assume_negative)
 
 
 class FocalAssumeNegative(LossModule):
-    """Module over :func:`focal_assume_negative`."""
+    """Module form of `focal_assume_negative`; the options are the same keyword arguments."""
 
     function = staticmethod(focal_assume_negative)

@@ -1,4 +1,4 @@
-"""Generalised robust loss (GR, Chen et al., IJCAI 2024): an unknown label is both positive and negative, in shares."""
+"""Generalised robust loss (GR, Chen et al., IJCAI 2024): an unknown label is partly positive and partly negative."""
 
 import torch
 from torch import Tensor
@@ -24,25 +24,40 @@ def gr(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """v(p) [k(p) (1 − p^q2)/q2 + (1 − k(p)) (1 − (1 − p)^q3)/q3] for unknown labels, (1 − p^q1)/q1 for positives.
+    """Generalised robust loss (GR): an unknown label counts as positive in part, as the network predicts it.
 
-    k(p) = σ(slope · p + offset) is the share in which an unknown label is taken for positive, v(p) =
-    exp(−½ ((p − center)/width)²) how much it counts. (1 − p^q)/q lies between −log p (q → 0) and 1 − p (q = 1). The
-    method of this name moves the four numbers during training; these are the ones it ends with.
+    An unknown label costs v(p) [k(p) (1 − p^q2)/q2 + (1 − k(p)) (1 − (1 − p)^q3)/q3], a positive (1 − p^q1)/q1. Here
+    k(p) = σ(slope · p + offset) is the share in which an unknown label counts as positive, and
+    v(p) = exp(−½ ((p − center)/width)²) is its weight. (1 − p^q)/q lies between −log p (q → 0) and 1 − p (q = 1). The
+    method `gr` changes slope, offset, center and width during training; the defaults here are their final values.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
         slope: w of k(p).
         offset: b of k(p).
         center: μ of v(p).
         width: σ of v(p).
-        q1: Robustness of the known positives' part.
-        q2: Robustness of the part in which unknown labels are positive.
-        q3: Robustness of the part in which they are negative.
-        detach: Whether k and v are constants to the gradient, as in the authors' code.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        q1: Robustness for known positives.
+        q2: Robustness for unknown labels as positives.
+        q3: Robustness for unknown labels as negatives.
+        detach: Whether to treat k and v as constants in the gradient, as the authors do.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import gr
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(gr(logits, states).item(), 4)
+        0.6144
     """
     logits, states = check_inputs(logits, states)
     probability = logits.sigmoid()
@@ -56,11 +71,11 @@ def gr(
 
 
 def _robust(logits: Tensor, q: float) -> Tensor:
-    """(1 − p^q)/q with p = σ(s), as −expm1(q log p)/q: exact also where p is nearly 0 or 1."""
+    """(1 − p^q)/q with p = σ(s), computed as −expm1(q log p)/q, which is exact for p near 0 and 1."""
     return -torch.expm1(q * logsigmoid(logits)) / q
 
 
 class GR(LossModule):
-    """Module over :func:`gr`."""
+    """Module form of `gr`; the options are the same keyword arguments."""
 
     function = staticmethod(gr)

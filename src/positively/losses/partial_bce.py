@@ -1,4 +1,4 @@
-"""Partial BCE (Durand et al., CVPR 2019): each image weighs by how many of its labels are known."""
+"""Partial BCE (Durand et al., CVPR 2019): binary cross-entropy weighted by the share of known labels per image."""
 
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -18,20 +18,35 @@ def partial_bce(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Binary cross-entropy over the known labels of each image, times g(share known) = α share^γ + β.
+    """Binary cross-entropy over the known labels of each image, weighted by g(share known) = α share^γ + β.
 
-    With the published numbers g is 5 where a tenth of the labels is known and 1 where all are. It is divided by all
-    images (published: and classes, which "mean" does), whatever is known of them: the weight makes up for half of that
-    at a tenth. :func:`positively.losses.bce`, divided by the known labels of the batch, makes up for all of it.
+    With the published values g is 5 where 10 % of the labels are known and 1 where all are known. The sum is divided by
+    the number of images, however many of their labels are known (the authors also divide by the number of classes, as
+    "mean" does). At 10 % known labels the weight makes up for half of the missing labels; `bce`, which divides by the
+    number of known labels, makes up for all of them.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states.
-        alpha: α.
-        beta: β.
-        gamma: γ.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+        alpha: α of g.
+        beta: β of g.
+        gamma: γ of g.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import partial_bce
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(partial_bce(logits, states).item(), 4)
+        1.1557
     """
     logits, states = check_inputs(logits, states)
     known = (states != 0).to(logits.dtype)
@@ -41,7 +56,7 @@ def partial_bce(
 
 
 class PartialBCE(LossModule):
-    """Module over :func:`partial_bce`."""
+    """Module form of `partial_bce`; the options are the same keyword arguments."""
 
     function = staticmethod(partial_bce)
     uses_negatives = needs_negatives = True

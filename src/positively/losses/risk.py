@@ -1,4 +1,4 @@
-"""Positive-unlabeled risk estimators that need the class prior π: uPU, and nnPU which keeps it from going negative."""
+"""Positive-unlabeled risk estimators for a known class prior π: uPU, and nnPU with a non-negative risk."""
 
 from typing import Literal
 
@@ -11,13 +11,13 @@ from positively.options import NonNegative, Share
 
 Surrogate = Literal["sigmoid", "logistic"]
 Prior = Share | Tensor
-"""One share of images for all classes, or one a class."""
+"""Share of images that carry the class: one number for all classes, or one per class."""
 
 
 def _risks(
     logits: Tensor, states: Tensor, prior: float | Tensor, surrogate: Surrogate, statistics: Statistics
 ) -> tuple[Tensor, Tensor]:
-    """Risk of each class on positives, and on negatives as U minus positives (equation 4 of the paper): C and C."""
+    """Risk on positives, and risk on negatives as U minus positives (equation 4 of the paper), each of shape (C,)."""
 
     def surrogate_loss(margin: Tensor) -> Tensor:
         return (-margin).sigmoid() if surrogate == "sigmoid" else softplus(-margin)
@@ -39,17 +39,32 @@ def upu(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """The unbiased PU risk (equation 5 of the paper): π E_P[l(s)] − π E_P[l(−s)] + E_U[l(−s)].
+    """Unbiased PU risk (uPU, equation 5 of the paper): π E_P[l(s)] − π E_P[l(−s)] + E_U[l(−s)].
 
-    U is every image of the batch, known positives included: then it has the prior π, as it is defined.
+    U is every image of the batch including known positives, so its class prior is π by definition.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
-        prior: Share of images that truly carry the class: one number, or one a class (C).
-        surrogate: l(s) = σ(−s) ("sigmoid", bounded) or log(1 + e^−s) ("logistic": unbounded below, it overfits).
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
+        prior: π, share of images that carry the class: one number, or one per class, shape (C,).
+        surrogate: l(s) = σ(−s) ("sigmoid", bounded) or log(1 + e^−s) ("logistic", unbounded below and prone to
+            overfitting).
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import upu
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(upu(logits, states).item(), 4)
+        0.8727
     """
     logits, states = check_inputs(logits, states)
     positive_risk, negative_risk = _risks(logits, states, prior, surrogate, statistics)
@@ -67,36 +82,50 @@ def nnpu(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """The non-negative PU risk. Its value and its gradient differ on purpose.
+    """Non-negative PU risk (nnPU): uPU with a correction where the risk on negatives falls below zero.
 
-    Where a class's negative risk falls below −β the value is π E_P[l(s)] − β, while the gradient is that of
-    −``correction`` × the negative risk: it walks back from the overfit.
+    Where the risk on negatives of a class falls below −β, the value is π E_P[l(s)] − β and the gradient is that of
+    −``correction`` × the risk on negatives, which undoes overfitting. Value and gradient differ on purpose.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
-        prior: Share of images that truly carry the class: one number, or one a class (C).
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
+        prior: π, share of images that carry the class: one number, or one per class, shape (C,).
         surrogate: l(s) = σ(−s) ("sigmoid", bounded) or log(1 + e^−s) ("logistic").
-        beta: How far below zero a negative risk may fall before it is corrected.
-        correction: Weight of the gradient that walks back.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        beta: How far below zero the risk on negatives may fall before it is corrected.
+        correction: Weight of the correcting gradient.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import nnpu
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(nnpu(logits, states).item(), 4)
+        0.8727
     """
     logits, states = check_inputs(logits, states)
     positive_risk, negative_risk = _risks(logits, states, prior, surrogate, statistics)
-    walk_back = -correction * negative_risk
-    corrected = (positive_risk - beta).detach() + walk_back - walk_back.detach()
+    correction_term = -correction * negative_risk
+    corrected = (positive_risk - beta).detach() + correction_term - correction_term.detach()
     per_class = (positive_risk + negative_risk).where(negative_risk >= -beta, corrected)
     return reduce_classes(per_class, class_reduction)
 
 
 class UPU(LossModule):
-    """Module over :func:`upu`."""
+    """Module form of `upu`; the options are the same keyword arguments."""
 
     function = staticmethod(upu)
 
 
 class NNPU(LossModule):
-    """Module over :func:`nnpu`."""
+    """Module form of `nnpu`; the options are the same keyword arguments."""
 
     function = staticmethod(nnpu)

@@ -1,4 +1,4 @@
-"""Losses for missing labels that call unknown labels negative, but listen to a network that contradicts.
+"""Losses for missing labels that treat unknown labels as negative unless the network is confident of a positive.
 
 Hill and SPLC: Zhang et al., "Simple and robust loss design for multi-label learning with missing labels", 2021.
 """
@@ -21,18 +21,33 @@ def hill(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Hill loss: what is not positive costs (λ − p) p², whose slope fades where the network is sure of a positive.
+    """Hill loss: unknown labels count as negative, with less weight where the network predicts a positive.
 
-    A positive costs −(1 − p_m)^γ log p_m with p_m = σ(s − margin). The mean over the images, where the authors sum.
+    An unknown label costs (λ − p) p², a positive −(1 − p_m)^γ log p_m with p_m = σ(s − margin). The loss is the mean
+    over the images; the authors use the sum.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
-        margin: By how much a positive's logit must be higher.
-        gamma: How far it turns away from positives that are easy.
-        lam: λ; the cost of an unknown label is highest at p = 2λ/3 (λ = 1.5: it is level at p = 1).
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
+        margin: Amount by which the logit of a positive is lowered before its loss is computed.
+        gamma: How strongly easy positives are down-weighted.
+        lam: λ; the gradient of an unknown label turns around at p = 2λ/3 (for λ = 1.5 at p = 1).
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import hill
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(hill(logits, states).item(), 4)
+        0.3062
     """
     logits, states = check_inputs(logits, states)
     probability, lowered = logits.sigmoid(), logits - margin
@@ -51,36 +66,51 @@ def splc(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Self-paced correction: an unknown label that the network is sure of is taken for positive, the rest for negative.
+    """Self-paced loss correction (SPLC): unknown labels count as positive above a threshold, as negative below it.
 
-    Known positives cost −(1 − p_m)^γ log p_m, p_m = σ(s − margin); unknown labels −(1 − p)^γ log p above the threshold
-    and −p^γ log(1 − p) below it. The mean over the images, where the authors sum. A known negative stays one.
+    Known positives cost −(1 − p_m)^γ log p_m with p_m = σ(s − margin). Unknown labels cost −(1 − p)^γ log p above the
+    threshold and −p^γ log(1 − p) below it. Known negatives always count as negative. The loss is the mean over the
+    images; the authors use the sum.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states.
-        threshold: τ, the probability above which an unknown label is taken for positive; 1: never.
-        margin: By how much a known positive's logit must be higher.
-        gamma: How far it turns away from labels that are easy.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C): +1 positive, 0 unknown, -1 negative.
+        threshold: τ, probability above which an unknown label counts as positive; 1 means never.
+        margin: Amount by which the logit of a known positive is lowered before its loss is computed.
+        gamma: How strongly easy labels are down-weighted.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import splc
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(splc(logits, states).item(), 4)
+        0.2218
     """
     logits, states = check_inputs(logits, states)
-    known = states == 1
-    taken = known | ((states == 0) & (logits.sigmoid() > threshold))
-    signed = (logits - margin * known).where(taken, -logits)
+    positive = states == 1
+    assumed_positive = positive | ((states == 0) & (logits.sigmoid() > threshold))
+    signed = (logits - margin * positive).where(assumed_positive, -logits)
     losses = power((-signed).sigmoid(), gamma) * softplus(-signed)
     return reduce_classes(batch_mean(losses, statistics), class_reduction)
 
 
 class Hill(LossModule):
-    """Module over :func:`hill`."""
+    """Module form of `hill`; the options are the same keyword arguments."""
 
     function = staticmethod(hill)
 
 
 class SPLC(LossModule):
-    """Module over :func:`splc`."""
+    """Module form of `splc`; the options are the same keyword arguments."""
 
     function = staticmethod(splc)
     uses_negatives = True

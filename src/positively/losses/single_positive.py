@@ -1,4 +1,4 @@
-"""Losses made for one known positive an image: smoothed negatives, and entropy in place of negatives.
+"""Losses for images with one known positive: smoothed negatives (AN-LS) and entropy maximisation (EM).
 
 AN-LS: Cole et al., CVPR 2021. EM: Zhou et al., ECCV 2022.
 """
@@ -19,16 +19,30 @@ def an_ls(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Binary cross-entropy with every unknown label called negative, but no label believed altogether.
+    """Binary cross-entropy with unknown labels treated as negative and label smoothing (AN-LS).
 
     The target of a positive is 1 − ε, that of every other label ε.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
         smoothing: ε.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import an_ls
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(an_ls(logits, states).item(), 4)
+        0.9361
     """
     logits, states = check_inputs(logits, states)
     signed = logits.where(states == 1, -logits)
@@ -44,17 +58,31 @@ def em(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Entropy maximisation: known positives cost −log p, and of every other label the network is to admit ignorance.
+    """Entropy maximisation (EM): cross-entropy on known positives, maximal entropy on all other labels.
 
-    That is −α H(p), with the entropy H(p) = −p log p − (1 − p) log(1 − p): its gradient is zero at p = ½ and at both
-    ends, so that what the positives teach is not undone.
+    A known positive costs −log p. Any other label costs −α H(p) with H(p) = −p log p − (1 − p) log(1 − p). The gradient
+    of H is zero at p = ½ and at both ends, so it does not undo what the positives teach.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
-        alpha: α, the weight of the entropy (the authors: COCO 0.1, VOC 0.2).
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
+        alpha: α, weight of the entropy (authors: COCO 0.1, VOC 0.2).
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import em
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(em(logits, states).item(), 4)
+        0.1236
     """
     logits, states = check_inputs(logits, states)
     losses = softplus(-logits).where(states == 1, -alpha * entropy(logits))
@@ -62,19 +90,32 @@ def em(
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Entropy of σ(s), without a logarithm of 0: softplus(s) − s σ(s)."""
-    # Far out both parts are large and equal; the entropy there is zero to any precision.
+    """Entropy of σ(s), computed as softplus(s) − s σ(s) to avoid log 0.
+
+    Args:
+        logits: Raw outputs of any shape.
+
+    Returns:
+        Entropy in nats, same shape.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import entropy
+        >>> entropy(torch.zeros(1))
+        tensor([0.6931])
+    """
+    # For large |s| both parts are large and equal; the entropy there is zero to machine precision.
     near = logits.clamp(-30, 30)
     return softplus(near) - near * near.sigmoid()
 
 
 class ANLS(LossModule):
-    """Module over :func:`an_ls`."""
+    """Module form of `an_ls`; the options are the same keyword arguments."""
 
     function = staticmethod(an_ls)
 
 
 class EM(LossModule):
-    """Module over :func:`em`."""
+    """Module form of `em`; the options are the same keyword arguments."""
 
     function = staticmethod(em)

@@ -1,13 +1,13 @@
-"""The variational positive-unlabeled loss: vPU, and PU-MLC with re-balance factor and adaptive temperature.
+"""Variational positive-unlabeled losses: vPU, and PU-MLC with re-balance factor and adaptive temperature.
 
-Written per class c over the batch, with logits s, P the images known to carry c and U the unlabeled ones (the whole
-batch, as both the paper and its code put the positives into U)::
+For class c over the batch, with logits s, the images P known to carry c and the unlabeled images U (the whole batch,
+since both the paper and its code include the positives in U)::
 
     L_c = p_c^γ · log mean_{n∈U} σ(s_n / τ_c)  −  mean_{n∈P} log σ(s_n / τ_c)
 
-The value is usually negative and says nothing by itself: it is a difference of two log-probabilities per class, summed
-over the classes. Multiplying every σ of a class by one factor leaves vPU's loss as it is (and lowers PU-MLC's), so the
-scores rank images well but are no probabilities; thresholds have to be found on held-out data.
+The value is usually negative and has no absolute meaning: it is a difference of two log-probabilities per class, summed
+over the classes. Multiplying every σ of a class by a constant does not change the loss of vPU (and lowers that of
+PU-MLC). The scores therefore rank images well but are not probabilities; choose thresholds on held-out data.
 """
 
 from typing import Literal
@@ -30,9 +30,24 @@ def adaptive_temperature(
     std: Literal["population", "sample"] = "population",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Temperature of each class (equation 10), τ_c = min(α · Std(s_c), 1): logits N×C → C.
+    """Adaptive temperature of each class (equation 10 of the paper): τ_c = min(α · Std(s_c), 1).
 
-    ``tau_min`` is our floor: where all logits of a class coincide (one row, zero weights) the formula would give zero.
+    Args:
+        logits: Raw outputs of the network, shape (N, C).
+        alpha: α.
+        tau_min: Lower bound of the temperature. Without it the temperature is zero where all logits of a class are
+            equal (one row, or zero weights).
+        std: "population" divides by N, "sample" by N − 1.
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        Temperatures, shape (C,).
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import adaptive_temperature
+        >>> adaptive_temperature(torch.tensor([[0.5, 3.0], [-0.5, -3.0]]))
+        tensor([0.5000, 1.0000])
     """
     spread = batch_std(logits, statistics, sample=std == "sample")
     return (alpha * spread).clamp(tau_min, 1.0)
@@ -55,36 +70,44 @@ def pu_mlc(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """The loss of PU-MLC, equation 11 of the paper.
+    """PU-MLC loss (equation 11 of the paper): learns from known positives and unlabeled images, without negatives.
 
-    The defaults are the form of the reference code, which made the published numbers; where the paper's letter differs,
-    an option says so.
+    The defaults follow the reference code, which produced the published results. Options select the variants printed in
+    the paper where the two differ.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read, 0 and −1 are both unlabeled.
-        gamma: Exponent of the re-balance factor p_c^γ (equation 9); larger for fewer known labels, 0 turns it off.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
+        gamma: Exponent of the re-balance factor p_c^γ (equation 9). Use larger values for fewer known labels; 0
+            disables it.
         alpha: Factor of the adaptive temperature τ_c = min(α·Std(s_c), 1) (equation 10).
-        tau: A fixed temperature in place of the adaptive one; 1 turns the temperature off.
-        tau_min: Floor of the adaptive temperature.
-        temper: Divide the "logits" by τ (equation 10), which moves their mean too, or only their "spread" about the
-            class mean (ours: a head that starts at the class frequencies keeps its level).
-        std: "population" divides by N (reference), "sample" by N − 1; the paper only says standard deviation.
-        rebalance_on: p_c from the "tempered" probabilities (reference) or the "plain" ones (equation 9 as printed).
-        detach: τ_c and p_c^γ without gradient (reference). The paper's equations do not exempt them.
-        positives_in_unlabeled: Whether U holds the known positives too (paper and reference).
-        without_positives: A class with no positive in the batch keeps its unlabeled term (reference) or is skipped.
-        class_reduction: "sum" over classes as in the paper, or "mean".
-        statistics: "global" over all processes, or "local" to each (reference).
+        tau: Fixed temperature instead of the adaptive one; 1 disables the temperature.
+        tau_min: Lower bound of the adaptive temperature.
+        temper: What the temperature divides: the "logits" (equation 10), which also moves their mean, or only their
+            "spread" around the class mean (our variant, which keeps a head initialised at the class frequencies).
+        std: "population" divides by N (reference code), "sample" by N − 1. The paper does not specify it.
+        rebalance_on: Compute p_c from the "tempered" probabilities (reference code) or the "plain" ones (equation 9).
+        detach: Whether to treat τ_c and p_c^γ as constants in the gradient (reference code; not in the paper).
+        positives_in_unlabeled: Whether U includes the known positives (paper and reference code).
+        without_positives: "keep" the unlabeled term of a class with no positive in the batch (reference code), or
+            "skip" it.
+        class_reduction: "sum" over the classes (paper), or "mean".
+        statistics: "global" over all processes, or "local" to each process (reference code).
 
     Returns:
-        Scalar loss, usually negative.
+        The loss, a scalar, usually negative.
 
-    >>> import torch
-    >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
-    >>> states = torch.tensor([[1, 0], [0, 1], [0, 0]])
-    >>> round(pu_mlc(logits, states, gamma=0.0, tau=1.0).item(), 4)
-    -0.9526
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+        ConfigError: If `gamma` is negative or `tau` is not positive.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import pu_mlc
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, 0]])
+        >>> round(pu_mlc(logits, states, gamma=0.0, tau=1.0).item(), 4)
+        -0.9526
     """
     logits, states = check_inputs(logits, states)
     if gamma < 0:
@@ -128,15 +151,29 @@ def vpu(
     class_reduction: ClassReduction = "sum",
     statistics: Statistics = "global",
 ) -> Tensor:
-    """Variational loss of vPU (equation 7 of the paper): :func:`pu_mlc` with γ = 0 and without temperature.
+    """Variational PU loss (vPU, equation 7 of the paper): `pu_mlc` with γ = 0 and without temperature.
 
     Args:
-        logits: N×C raw outputs.
-        states: N×C label states; only +1 is read.
-        positives_in_unlabeled: Whether U holds the known positives too.
-        without_positives: A class with no positive in the batch keeps its unlabeled term or is skipped.
-        class_reduction: "sum" over classes or "mean".
-        statistics: "global" over all processes, or "local" to each.
+        logits: Raw outputs of the network, shape (N, C).
+        states: Label states, shape (N, C). Only +1 is read; 0 and -1 are treated alike.
+        positives_in_unlabeled: Whether U includes the known positives.
+        without_positives: "keep" the unlabeled term of a class with no positive in the batch, or "skip" it.
+        class_reduction: "sum" over the classes, or "mean".
+        statistics: "global" over all processes, or "local" to each process.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        LabelError: If the shapes differ, or `states` holds a value other than +1, 0 and -1.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import vpu
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 0.5], [0.0, -0.5]])
+        >>> states = torch.tensor([[1, 0], [0, 1], [0, -1]])
+        >>> round(vpu(logits, states).item(), 4)
+        -0.9526
     """
     return pu_mlc(
         logits,
@@ -151,12 +188,19 @@ def vpu(
 
 
 class PUMLC(LossModule):
-    """Module over :func:`pu_mlc`."""
+    """Module form of `pu_mlc`; the options are the same keyword arguments.
+
+    Example:
+        >>> import torch
+        >>> from positively.losses import PUMLC
+        >>> PUMLC(gamma=0.4)
+        PUMLC(gamma=0.4)
+    """
 
     function = staticmethod(pu_mlc)
 
 
 class VPU(LossModule):
-    """Module over :func:`vpu`."""
+    """Module form of `vpu`; the options are the same keyword arguments."""
 
     function = staticmethod(vpu)

@@ -48,7 +48,7 @@ class Trainable(nn.Module, ABC):
         return self.head.embed(self.feature_map(inputs))
 
     def forward_head(self, embedding: Tensor) -> Tensor:
-        """Logits of what :meth:`forward_features` gave."""
+        """Logits of what `forward_features` gave."""
         return self.head.classify(embedding)
 
     def train(self, mode: bool = True) -> Self:
@@ -133,12 +133,12 @@ class Classifier(Trainable):
 
     @property
     def trainable(self) -> Trainable:
-        """The part that leads from :meth:`features` to the logits; the whole classifier at depth 'finetune'."""
+        """The part that leads from `features` to the logits; the whole classifier at depth 'finetune'."""
         return self if self._parts is None else self._parts[1]
 
     @property
     def feature_source(self) -> tuple[nn.Module, str]:
-        """Module and setting that :meth:`features` depends on, beside the images and their size."""
+        """Module and setting that `features` depends on, beside the images and their size."""
         setting = f"stage -{self._learn_stages}" if self.depth == "tail" else self.head.feature_key
         return (self._parts[0] if self._parts else self.backbone), setting
 

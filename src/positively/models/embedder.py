@@ -38,7 +38,7 @@ class NetworkEmbedder:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
-        """Build the backbone; arguments as of :func:`positively.embedding.find_embedder`."""
+        """Build the backbone; arguments as of `positively.embedding.find_embedder`."""
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             body = create_backbone(backbone, weights, image_size or 224)

@@ -18,7 +18,7 @@ from positively.models.lgconv import LgConv
 
 
 class FoldedLgConv(nn.Module):
-    """What an :class:`LgConv` in eval mode computes, with one convolution less. It cannot be trained.
+    """What an `LgConv` in eval mode computes, with one convolution less. It cannot be trained.
 
     Shapes: input B×C×H×W, output that of the convolution.
     """

@@ -55,7 +55,7 @@ def to_onnx(network: nn.Module, images: Tensor, outputs: list[str], shapes: dict
     """The network as torch's ONNX program; its input is ``images``.
 
     Args:
-        network: What :func:`for_use` gave.
+        network: What `for_use` gave.
         images: An example.
         outputs: Names of what it gives.
         shapes: Which sides of the example may vary; none by default.

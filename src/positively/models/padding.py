@@ -41,7 +41,7 @@ class EvenlyPadded(nn.Module):
 
 
 def pad_evenly(model: nn.Module) -> None:
-    """Replace convolutions that pad as TensorFlow does, in place: sides must be multiples of :data:`SIZE_STEP`."""
+    """Replace convolutions that pad as TensorFlow does, in place: sides must be multiples of `SIZE_STEP`."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if type(child) is Conv2dSame:

@@ -39,7 +39,7 @@ class Tiny(nn.Module):
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        """As :meth:`forward_features`: there is no classifier."""
+        """As `forward_features`: there is no classifier."""
         return self.forward_features(images)
 
 

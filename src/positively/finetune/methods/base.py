@@ -52,7 +52,7 @@ class TrainingContext(Protocol):
     """The network: ``trainable(inputs)`` gives logits, ``forward_features`` and ``forward_head`` its two halves."""
     seed: int
     epoch: int
-    """Epochs that have ended; in :meth:`Method.on_epoch_end`, those before the one that just did."""
+    """Epochs that have ended; in `Method.on_epoch_end`, those before the one that just did."""
 
     @property
     def epochs(self) -> int:
@@ -81,7 +81,7 @@ class Method(nn.Module):
     """
 
     Options: ClassVar[type] = NoOptions
-    """A frozen dataclass: annotations say what is allowed (:mod:`positively.options`), docstrings are the help."""
+    """A frozen dataclass: annotations say what is allowed (`positively.options`), docstrings are the help."""
     depths: ClassVar[tuple[Depth, ...]] = ("probe", "tail", "finetune")
     """Depths at which the method works."""
     head: ClassVar[str | None] = None

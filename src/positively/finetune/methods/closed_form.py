@@ -7,7 +7,7 @@ from positively.probe import ProbeOptions
 
 
 class ClosedForm(Method):
-    """Least-squares density ratios in closed form: :func:`positively.probe.fit_table` on embeddings of all images."""
+    """Least-squares density ratios in closed form: `positively.probe.fit_table` on embeddings of all images."""
 
     Options = ProbeOptions
     depths = ("probe",)

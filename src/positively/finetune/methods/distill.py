@@ -35,7 +35,7 @@ class Distill(Method):
     """The closed form is solved on the features the network begins with; the network then learns its soft targets.
 
     A known tag is 1, a known negative 0, and an unknown label the probability that it is missing, by scores that did
-    not see it (:meth:`positively.calibration.Calibration.soft_targets`). A linear head starts as the teacher's own.
+    not see it (`positively.calibration.Calibration.soft_targets`). A linear head starts as the teacher's own.
     """
 
     Options = DistillOptions

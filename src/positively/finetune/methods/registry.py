@@ -1,4 +1,4 @@
-"""Methods by their names, with their options. Ours are listed in :mod:`positively.registry`."""
+"""Methods by their names, with their options. Ours are listed in `positively.registry`."""
 
 from __future__ import annotations
 

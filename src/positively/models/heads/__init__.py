@@ -19,7 +19,7 @@ from positively.registry import HEADS
 
 
 def register_head(name: str) -> Callable[[type[Head]], type[Head]]:
-    """Decorator for a head of one's own, a :class:`Head` made with (channels, classes, *, options)."""
+    """Decorator for a head of one's own, a `Head` made with (channels, classes, *, options)."""
     return HEADS.register(name)
 
 

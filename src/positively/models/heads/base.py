@@ -23,23 +23,23 @@ LOWEST_FREQUENCY, HIGHEST_FREQUENCY = 1e-4, 0.5
 
 
 class Head(nn.Module):
-    """Feature map B×C×H×W → logits B×classes; what :meth:`pool` gives is taken in place of a map.
+    """Feature map B×C×H×W → logits B×classes; what `pool` gives is taken in place of a map.
 
     A head is made with ``(channels, classes, **options)``: keyword-only arguments of its ``__init__`` are its options.
-    All it must have is either ``forward``, or :meth:`classify` (and :meth:`embed`), which methods that look at features
-    need. The rest has defaults: the whole map is stored, and training starts from :meth:`reset_parameters`.
+    All it must have is either ``forward``, or `classify` (and `embed`), which methods that look at features
+    need. The rest has defaults: the whole map is stored, and training starts from `reset_parameters`.
     """
 
     is_solved: ClassVar[bool] = False
     """Whether its weights can only be solved for, by a method that brings it, and not be trained from a start."""
     needs_backbone: ClassVar[bool] = False
-    """Whether it is nothing before :meth:`connect`, by which it takes weights from the backbone."""
+    """Whether it is nothing before `connect`, by which it takes weights from the backbone."""
     saved_options: Mapping[str, Any] = {}
-    """Options with which the head is built again before its weights are loaded; :func:`create_head` sets them."""
+    """Options with which the head is built again before its weights are loaded; `create_head` sets them."""
 
     @property
     def feature_key(self) -> str:
-        """Short name of what :meth:`pool` does: stored features are told apart by it."""
+        """Short name of what `pool` does: stored features are told apart by it."""
         return "map"
 
     @property
@@ -52,11 +52,11 @@ class Head(nn.Module):
         return feature_map
 
     def embed(self, features: Tensor) -> Tensor:
-        """What is classified, of a map or of what :meth:`pool` gave: B×D, or B×classes×D, one vector a class."""
+        """What is classified, of a map or of what `pool` gave: B×D, or B×classes×D, one vector a class."""
         return self.pool(features)
 
     def classify(self, embedding: Tensor) -> Tensor:
-        """Logits B×classes of what :meth:`embed` gave."""
+        """Logits B×classes of what `embed` gave."""
         raise ConfigError(f"Head {type(self).__name__} has a forward of its own and no embedding to classify.")
 
     def forward(self, features: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from positively.models.heads.maps import MapHead
 class DisentangledHead(MapHead):
     """Feature map → logits, by the sum of one vector a class.
 
-    Shapes: input B×C×H×W, as the backbone or as :meth:`pool` gives it; output B×classes. The disentangled maps, of size
+    Shapes: input B×C×H×W, as the backbone or as `pool` gives it; output B×classes. The disentangled maps, of size
     B×positions×classes×C, are never made: w_c is the same at all positions and waits until they are summed.
     """
 

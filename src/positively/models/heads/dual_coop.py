@@ -60,7 +60,7 @@ class DualCoOpHead(Head):
         token_width: Count = 1,
         side: Count = 1,
     ) -> None:
-        """Make room for prompts and projection; :meth:`connect` and :meth:`setup` fill it.
+        """Make room for prompts and projection; `connect` and `setup` fill it.
 
         Args:
             channels: Channels of the map.

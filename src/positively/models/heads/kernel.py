@@ -13,7 +13,7 @@ from positively.models.heads.normalization import root_normalize
 
 
 class KernelHead(Head):
-    """Feature map → logits, by pooling, :func:`root_normalize`, and a Gaussian kernel with some images of the table.
+    """Feature map → logits, by pooling, `root_normalize`, and a Gaussian kernel with some images of the table.
 
     k(x, l) = exp(−precision · ‖x − l‖²) with each landmark l, a linear layer over these values gives scores u, and the
     logits are gain · asinh(u) + offset: a least-squares score grows like a probability, not like its logit. Beside it
@@ -40,7 +40,7 @@ class KernelHead(Head):
     def __init__(
         self, channels: int, classes: int, *, pooling: Pooling = "average", landmarks: int = 2000, window: int = 0
     ) -> None:
-        """Make room for the landmarks; :mod:`positively.probe` chooses them and solves for the weights.
+        """Make room for the landmarks; `positively.probe` chooses them and solves for the weights.
 
         Args:
             channels: Channels of the map.

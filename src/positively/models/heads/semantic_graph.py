@@ -89,7 +89,7 @@ class GatedGraph(nn.Module):
 class SemanticGraphHead(MapHead, LabelGraphHead):
     """Feature map → logits, by one feature a class and a graph of the classes.
 
-    Shapes: input B×C×H×W, as the backbone or as :meth:`pool` gives it; output B×classes.
+    Shapes: input B×C×H×W, as the backbone or as `pool` gives it; output B×classes.
 
     Maps of 14 positions a side or more are averaged 2×2, again and again until a side is below 14 (448 px on a ResNet:
     14×14 → 7×7), so that a map that was averaged before and kept on disk is never averaged twice.

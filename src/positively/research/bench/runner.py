@@ -107,7 +107,7 @@ class DatasetRunner:
         """Train once.
 
         Args:
-            config: From :meth:`configure`.
+            config: From `configure`.
             test: Whether to score the test images; choices are made without.
             work: Folder for checkpoints, for trainings that are too long to be lost.
         """

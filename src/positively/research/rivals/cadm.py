@@ -1,7 +1,7 @@
 """CADM (Chen et al., ICME 2019): class-aware disentangled maps, and an embedding of the labels that are found together.
 
 loss = BCE over the known labels + weight × correlation. Of the publication only the abstract is known here; what a
-label vector x_c of an image is says :mod:`positively.models.heads.cadm`. Ours is the correlation of labels: x_c is
+label vector x_c of an image is says `positively.models.heads.cadm`. Ours is the correlation of labels: x_c is
 projected and brought to length 1, e_c; with the mean m of e over the image's other known positives, known positives are
 pulled to it, 1 − e_c · m, and known negatives pushed away, max(0, e_c · m − margin).
 """

@@ -17,7 +17,7 @@ _PAIRS_AT_ONCE = 256
 class CoOccurrence(nn.Module):
     """A logit for every pair of classes i < j: are both in the image?
 
-    Shapes: features B×C×D; output B×C(C−1)/2, the pairs in the order of :attr:`first` and :attr:`second`.
+    Shapes: features B×C×D; output B×C(C−1)/2, the pairs in the order of `first` and `second`.
 
     Published as u = reduce(v), z = mix(relu(join([u_i, u_j]))), logit = w_ij · z + b_ij. Computed here without loss:
     ``join`` is a sum of two maps, one of u_i and one of u_j, each made once a class; and ``mix`` and the dot with w_ij

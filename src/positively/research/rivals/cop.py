@@ -1,7 +1,7 @@
 """CoP, co-projection (Wen et al., IEEE TSMC 2020): what is found together comes close in a space of images and labels.
 
 loss = BCE over the known labels + weight × (images and labels + labels among themselves). Of the publication only the
-abstract is known here; how scores are combined says :mod:`positively.models.heads.cop`. Ours are the two terms, with
+abstract is known here; how scores are combined says `positively.models.heads.cop`. Ours are the two terms, with
 the directions u of an image and v_c of a label in the common space:
 
 * a known positive is pulled to its image, 1 − u · v_c, a known negative pushed away, max(0, u · v_c − margin);

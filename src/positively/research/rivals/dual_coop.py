@@ -1,6 +1,6 @@
 """DualCoOp (Sun et al., NeurIPS 2022): CLIP stays as it is, and a positive and a negative prompt a class learn.
 
-The head (:mod:`positively.models.heads.dual_coop`) compares positions of the picture with both prompts; the loss is the
+The head (`positively.models.heads.dual_coop`) compares positions of the picture with both prompts; the loss is the
 asymmetric one over the known labels, with γ₋ = 2, γ₊ = 1 and margin 0.05. With Δ the difference of a class's two sums
 and p = σ(Δ), which is the authors' softmax over the pair:
 

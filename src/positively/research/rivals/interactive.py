@@ -15,7 +15,7 @@ The residual of the features chooses atoms and coefficients and is not back-prop
 Ours: the ratio is that of the cross-entropy and ‖y‖², the residual where no image explains anything; with the residual
 itself it has no bound while predictions are still alike, and the second term drowns the first. G starts at the
 co-occurrence of the table's known positives (published: of Wikipedia) and learns the logarithms of its entries where
-there are any. CE is :func:`positively.losses.bce`. The dictionary holds what a step saw of an image last, and is used
+there are any. CE is `positively.losses.bce`. The dictionary holds what a step saw of an image last, and is used
 from the second epoch on, when it is filled. In the pursuit features and labels are brought to one scale (their mean
 square in the dictionary) and weigh 0.25 to 0.5, the published weights of the two residuals.
 """

@@ -4,7 +4,7 @@ Cole et al., CVPR 2021. Every image and class has a logit θ of its own, q = σ(
 
     L = ½ [ EPR(p) + BCE(p, sg q) + EPR(q) + BCE(q, sg p) ]
 
-with EPR of :mod:`positively.losses.expected_positives`, means over images and classes, and sg for "no gradient". θ
+with EPR of `positively.losses.expected_positives`, means over images and classes, and sg for "no gradient". θ
 starts uniformly in ±logit(0.6), at logit(0.995) where a positive is known.
 
 Ours: the published θ is a parameter, which Adam moves with ten times the rate of the network. Here it is state, which
