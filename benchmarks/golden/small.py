@@ -112,7 +112,7 @@ def _record_pictures(table: po.LabelTable, test: SmallTable, out: Path) -> Recor
 def _record_commands(table: SmallTable, test: SmallTable, out: Path) -> Record:
     """The same by commands: what they write to files."""
     images = ["--images", str(table.path.parent)]
-    _command("missing", str(table.path), *images, "--out", str(out / "missing"), "--at-least", "0")
+    _command("missing", str(table.path), *images, "--out", str(out / "missing"), "--min-probability", "0")
     _command("train", str(table.path), *images, "--out", str(out / "run"))
     _command("evaluate", str(out / "run"), str(test.path), *images, "--blank", "negative")
     _command("predict", str(out / "run"), str(test.path), *images, "--top", "6", "--out", str(out / "tags.jsonl"))
