@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from positively.tables.csv import CSV
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import image_hashes, with_hashes
 from positively.tables.reading import read_labels
+from wording import assert_names, naming
 
 
 @pytest.fixture
@@ -61,26 +61,26 @@ CAT_DOG = {"a.jpg": {"cat": 1, "dog": 1}, "b.jpg": {"dog": 1}, "c.jpg": {}}
 @pytest.mark.parametrize(
     ("content", "shape"),
     [
-        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,\n", "one column of tags, separated by ';'"),
-        ("image,tags\na.jpg,cat|dog\nb.jpg,dog\nc.jpg,\n", "separated by '|'"),
-        ('image,tags\na.jpg,"cat, dog"\nb.jpg,dog\nc.jpg,\n', "separated by ','"),
-        ("image;tags\na.jpg;cat, dog\nb.jpg;dog\nc.jpg;\n", "separated by ','"),
-        ("sep=;\nimage;tags\na.jpg;cat, dog\nb.jpg;dog\nc.jpg;\n", "separated by ','"),
-        ("image\ttags\r\na.jpg\tcat,dog\r\nb.jpg\tdog\r\nc.jpg\t\r\n", "separated by ','"),
-        ("image|tags\na.jpg|cat;dog\nb.jpg|dog\nc.jpg|\n", "separated by ';'"),
-        ('image,tags\na.jpg,"cat\ndog"\nb.jpg,dog\nc.jpg,\n', "separated by line breaks"),
-        ('image,tags\na.jpg,"[""cat"", ""dog""]"\nb.jpg,"[""dog""]"\nc.jpg,[]\n', "written as lists"),
-        ("image,tags\na.jpg,\"['cat', 'dog']\"\nb.jpg,['dog']\nc.jpg,\n", "written as lists"),
-        ("image,tags\na.jpg,['cat' 'dog']\nb.jpg,['dog']\nc.jpg,[]\n", "written as lists"),
-        ("image,cat,dog\na.jpg,1,1\nb.jpg,0,1\nc.jpg,0,0\n", "one column a class"),
-        ("image,cat,dog\na.jpg,x,X\nb.jpg,,x\nc.jpg,,\n", "one column a class"),
-        ("image,cat,dog\na.jpg,Yes,TRUE\nb.jpg,no,true\nc.jpg,False,no\n", "one column a class"),
-        ("image,cat,dog\na.jpg,1.0,1\nb.jpg,0.0,+1\nc.jpg,nan,\n", "one column a class"),
-        ("image,tag\na.jpg,cat\na.jpg,dog\nb.jpg,dog\nc.jpg,\n", "one image-tag pair a line"),
-        ("image,tag,state\na.jpg,cat,1\na.jpg,dog,1\nb.jpg,dog,1\nc.jpg,dog,0\n", "one image-tag pair a line"),
-        ("a.jpg,cat;dog\nb.jpg,dog\nc.jpg,\n", "no header: one column of tags"),
-        ("a.jpg,cat\na.jpg,dog\nb.jpg,dog\nc.jpg,\n", "no header: one image-tag pair a line"),
-        ("a.jpg;cat,dog\nb.jpg;dog\nc.jpg;\n", "no header: one column of tags"),
+        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,\n", "';'"),
+        ("image,tags\na.jpg,cat|dog\nb.jpg,dog\nc.jpg,\n", "'|'"),
+        ('image,tags\na.jpg,"cat, dog"\nb.jpg,dog\nc.jpg,\n', "','"),
+        ("image;tags\na.jpg;cat, dog\nb.jpg;dog\nc.jpg;\n", "','"),
+        ("sep=;\nimage;tags\na.jpg;cat, dog\nb.jpg;dog\nc.jpg;\n", "','"),
+        ("image\ttags\r\na.jpg\tcat,dog\r\nb.jpg\tdog\r\nc.jpg\t\r\n", "','"),
+        ("image|tags\na.jpg|cat;dog\nb.jpg|dog\nc.jpg|\n", "';'"),
+        ('image,tags\na.jpg,"cat\ndog"\nb.jpg,dog\nc.jpg,\n', "line break"),
+        ('image,tags\na.jpg,"[""cat"", ""dog""]"\nb.jpg,"[""dog""]"\nc.jpg,[]\n', "list"),
+        ("image,tags\na.jpg,\"['cat', 'dog']\"\nb.jpg,['dog']\nc.jpg,\n", "list"),
+        ("image,tags\na.jpg,['cat' 'dog']\nb.jpg,['dog']\nc.jpg,[]\n", "list"),
+        ("image,cat,dog\na.jpg,1,1\nb.jpg,0,1\nc.jpg,0,0\n", "class"),
+        ("image,cat,dog\na.jpg,x,X\nb.jpg,,x\nc.jpg,,\n", "class"),
+        ("image,cat,dog\na.jpg,Yes,TRUE\nb.jpg,no,true\nc.jpg,False,no\n", "class"),
+        ("image,cat,dog\na.jpg,1.0,1\nb.jpg,0.0,+1\nc.jpg,nan,\n", "class"),
+        ("image,tag\na.jpg,cat\na.jpg,dog\nb.jpg,dog\nc.jpg,\n", "pair"),
+        ("image,tag,state\na.jpg,cat,1\na.jpg,dog,1\nb.jpg,dog,1\nc.jpg,dog,0\n", "pair"),
+        ("a.jpg,cat;dog\nb.jpg,dog\nc.jpg,\n", "header"),
+        ("a.jpg,cat\na.jpg,dog\nb.jpg,dog\nc.jpg,\n", "header"),
+        ("a.jpg;cat,dog\nb.jpg;dog\nc.jpg;\n", "header"),
     ],
 )
 def test_the_usual_shapes_are_read_alike(folder: Path, content: str, shape: str) -> None:
@@ -88,7 +88,7 @@ def test_the_usual_shapes_are_read_alike(folder: Path, content: str, shape: str)
     assert states(table) == CAT_DOG
     assert table.classes == ("cat", "dog") and table.blank == UNKNOWN
     assert shape in notes.split("\n")[0]
-    assert "3 images, 2 classes, 1.0 tags an image; images without any: 1." in notes
+    assert_names(notes, "3 images", "2 classes")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_parquet_is_read_like_csv(folder: Path, columns: dict[str, pa.Array]) ->
     pq.write_table(pa.table({"image": ["a.jpg", "b.jpg", "c.jpg"], **columns}), folder / "tags.parquet")
     table, notes = read_labels(folder / "tags.parquet", ReadOptions(verify=False))
     assert states(table) == CAT_DOG
-    assert notes[0].startswith("tags.parquet, Parquet: one column")
+    assert_names(notes[0], "tags.parquet", "Parquet", "column")
 
 
 def test_a_gap_in_a_parquet_column_of_numbers_is_no_tag(folder: Path) -> None:
@@ -145,9 +145,9 @@ def test_a_class_may_be_called_like_a_column_that_has_a_meaning(folder: Path) ->
 def test_columns_that_hold_no_tags_are_left_unread_and_named(folder: Path) -> None:
     table, notes = read(folder, "image,photographer,cat\na.jpg,Ann,1\nb.jpg,Bob,0\n")
     assert table.classes == ("cat",)
-    assert "Columns that were not read: 'photographer'." in notes
-    assert "not read: 'absent'" in read(folder, "image,cat,dog,absent\na.jpg,1,0,cow\n")[1]
-    assert "not read: 'title'" in read(folder, "image,tags,title\na.jpg,cat,Hello\n")[1]
+    assert "'photographer'" in notes
+    assert "'absent'" in read(folder, "image,cat,dog,absent\na.jpg,1,0,cow\n")[1]
+    assert "'title'" in read(folder, "image,tags,title\na.jpg,cat,Hello\n")[1]
 
 
 def test_the_columns_can_be_named(folder: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_columns_can_be_named(folder: Path) -> None:
     table, _ = read(folder, content, image_column="other", tags_column="mine", absent_column="no", split_column="where")
     assert table.images == ["b.jpg"] and table.splits == ["val"]
     assert "cat" in table.classes and "bird" not in table.classes
-    with pytest.raises(TableError, match=r"tags_column='x' is not there. The columns are 'image', 'other', 'tags'"):
+    with pytest.raises(TableError, match=naming("tags_column='x'", "'image', 'other', 'tags'")):
         read(folder, content, tags_column="x")
 
 
@@ -163,7 +163,7 @@ def test_a_mark_that_is_rare_belongs_to_the_name_and_is_said(folder: Path) -> No
     rows = "".join(f"{image}.jpg;cat, dog\n" for image in "abcde") + "f.jpg;either|or\n"
     table, notes = read(folder, "image;tags\n" + rows)
     assert table.classes == ("cat", "dog", "either|or")
-    assert "'|' also occur in the tags" in notes
+    assert "'|'" in notes
     # Commas inside names do not win over semicolons between them.
     assert read(folder, 'image,tags\na.jpg,"York, UK;Rome, IT"\nb.jpg,"York, UK"\n')[0].classes == (
         "Rome, IT",
@@ -174,10 +174,10 @@ def test_a_mark_that_is_rare_belongs_to_the_name_and_is_said(folder: Path) -> No
 def test_blanks_between_tags_have_to_be_asked_for_and_this_is_said(folder: Path) -> None:
     content = "image,tags\na.jpg,cat dog\nb.jpg,dog\n"
     table, notes = read(folder, content)
-    assert table.classes == ("cat dog", "dog") and "pass --separator ' '" in notes
+    assert table.classes == ("cat dog", "dog") and "--separator ' '" in notes
     assert read(folder, content, separator=" ")[0].classes == ("cat", "dog")
     assert read(folder, "image,tags\na.jpg,cat/dog\n", separator="/")[0].classes == ("cat", "dog")
-    with pytest.raises(TableError, match="separator is empty"):
+    with pytest.raises(TableError, match="separator"):
         read(folder, content, separator="")
 
 
@@ -187,10 +187,10 @@ def test_blanks_between_tags_have_to_be_asked_for_and_this_is_said(folder: Path)
 def test_a_tag_that_is_not_there_is_unknown_unless_told(folder: Path) -> None:
     content = "image,tags\na.jpg,cat\nb.jpg,dog\n"
     table, notes = read(folder, content)
-    assert not table.has_negatives and "A tag that is not there is unknown." in notes
+    assert not table.has_negatives and "unknown" in notes and "negative" not in notes
     table, notes = read(folder, content, blank="negative")
     assert table.is_complete and table.blank == NEGATIVE and table.offsets.nnz == 2
-    assert "A tag that is not there is negative." in notes
+    assert "negative" in notes
 
 
 @pytest.mark.parametrize(
@@ -208,16 +208,14 @@ def test_zero_and_blank_mean_what_the_options_say(
     table, _ = read(folder, content, **options)
     assert table.states().tolist() == expected
     assert np.all(table.offsets.data != 0)
-    with pytest.raises(
-        TableError, match=r"holds 1, 0, -1 and blank.*zero='negative'.*blank='negative'.*replace the 0s"
-    ):
+    with pytest.raises(TableError, match=naming("-1", "zero='negative'", "blank='negative'")):
         read(folder, content)
 
 
 def test_zero_is_unknown_in_class_columns_and_the_way_out_is_said(folder: Path) -> None:
     table, notes = read(folder, "image,cat,dog\na.jpg,1,0\nb.jpg,-1,1\n")
     assert table.states().tolist() == [[1, 0], [-1, 1]]
-    assert "0 is unknown" in notes and "--zero negative" in notes and "Verified absences: 1." in notes
+    assert_names(notes, "--zero negative", "absences: 1")
 
 
 def test_pairs_may_carry_a_state(folder: Path) -> None:
@@ -229,42 +227,42 @@ def test_pairs_may_carry_a_state(folder: Path) -> None:
     assert states(read(folder, content, zero="negative")[0])["a.jpg"] == {"dog": -1, "salt, sea": 1}
     negative, _ = read(folder, content, blank="negative")
     assert negative.states()[0, negative.classes.index("dog")] == UNKNOWN
-    with pytest.raises(TableError, match=r"tags.csv line 3: '0.87' in the column 'state'"):
+    with pytest.raises(TableError, match=naming("tags.csv line 3", "'0.87'", "'state'")):
         read(folder, "image,tag,state\na.jpg,cat,1\na.jpg,dog,0.87\n")
 
 
 def test_verified_absences_have_a_column(folder: Path) -> None:
     table, notes = read(folder, "image,tags,absent\na.jpg,cat,dog;bird\nb.jpg,bird;dog,\n")
     assert states(table) == {"a.jpg": {"cat": 1, "dog": -1, "bird": -1}, "b.jpg": {"bird": 1, "dog": 1}}
-    assert "Verified absences: 2." in notes
+    assert "absences: 2" in notes
     complete, _ = read(folder, "image,tags,absent\na.jpg,cat,dog\nb.jpg,dog,\n", blank="negative")
     assert complete.offsets.nnz == 2 and complete.counts(NEGATIVE).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("content", "options", "facts"),
     [
-        ("image,tags,absent\nb.jpg,cat,\na.jpg,cat;dog,Dog\n", {}, r"tags.csv line 3: 'dog' is said.*'a.jpg'"),
-        ("image,cat\na.jpg,1\nb.jpg,1\na.jpg,-1\n", {}, r"tags.csv line 2 and 4: 'cat' is said.*'a.jpg'"),
-        ("image,cat\na.jpg,1\nb.jpg,1\n./a.jpg,0\n", {"zero": "negative", "blank": "negative"}, r"line 2 and 4: 'cat'"),
-        ("image,tag,state\na.jpg,cat,-1\na.jpg,cat,1\n", {"blank": "negative"}, r"line 2 and 3: 'cat' is said"),
+        ("image,tags,absent\nb.jpg,cat,\na.jpg,cat;dog,Dog\n", {}, ("line 3", "'dog'", "'a.jpg'")),
+        ("image,cat\na.jpg,1\nb.jpg,1\na.jpg,-1\n", {}, ("2 and 4", "'cat'", "'a.jpg'")),
+        ("image,cat\na.jpg,1\nb.jpg,1\n./a.jpg,0\n", {"zero": "negative", "blank": "negative"}, ("2 and 4", "'cat'")),
+        ("image,tag,state\na.jpg,cat,-1\na.jpg,cat,1\n", {"blank": "negative"}, ("2 and 3", "'cat'")),
     ],
 )
 def test_a_contradiction_is_an_error_with_its_lines(
-    folder: Path, content: str, options: dict[str, str], message: str
+    folder: Path, content: str, options: dict[str, str], facts: tuple[str, ...]
 ) -> None:
-    with pytest.raises(TableError, match=message):
+    with pytest.raises(TableError, match=naming("tags.csv", *facts)):
         read(folder, content, **options)
 
 
 def test_repeated_images_are_united_and_said(folder: Path) -> None:
     table, notes = read(folder, "image,tags\na.jpg,cat;dog\nb.jpg,dog\n./a.jpg,bird\n")
     assert states(table)["a.jpg"] == {"cat": 1, "dog": 1, "bird": 1} and len(table) == 2
-    assert "Images on more than one line, their tags united: 1 (first 'a.jpg', lines 2 and 4)." in notes
+    assert_names(notes, "'a.jpg'", "2 and 4")
     assert table.lines is not None and table.lines.tolist() == [2, 3]
     united, _ = read(folder, "image,cat,dog\na.jpg,1,\na.jpg,,1\n", blank="negative")
     assert united.states().tolist() == [[1, 1]]
-    assert "more than one line" not in read(folder, "image,tag\na.jpg,cat\na.jpg,dog\n")[1]
+    assert "'a.jpg'" not in read(folder, "image,tag\na.jpg,cat\na.jpg,dog\n")[1]
 
 
 # ----------------------------------------------------------------------------------------------------------- names
@@ -275,7 +273,7 @@ def test_spellings_of_one_name_are_united_under_the_most_frequent(folder: Path) 
         folder, "image,tags\na.jpg,Dog;hot  dog\nb.jpg, dog ;Cafe\u0301\nc.jpg,dog;Hot dog\nd.jpg,DOG;hot dog;Café\n"
     )
     assert table.classes == ("Café", "dog", "hot dog")
-    assert "'Dog', 'DOG' → 'dog' (3 spellings united)" in notes and "'Hot dog' → 'hot dog' (2 spellings" in notes
+    assert_names(notes, "'Dog', 'DOG' → 'dog'", "'Hot dog' → 'hot dog'")
     assert table.counts(POSITIVE).tolist() == [2, 4, 3]
 
 
@@ -283,21 +281,21 @@ def test_aliases_are_followed_to_their_end(folder: Path) -> None:
     (folder / "aliases.csv").write_text("alias,name\nPuppy,doggy\ndoggy,Dog\nkitty,cat\n")
     table, notes = read(folder, "image,tags\na.jpg,puppy;cat\nb.jpg,dog;Kitty\n", aliases=str(folder / "aliases.csv"))
     assert states(table) == {"a.jpg": {"Dog": 1, "cat": 1}, "b.jpg": {"Dog": 1, "cat": 1}}
-    assert "Aliases applied: 'puppy' → 'Dog', 'Kitty' → 'cat'." in notes
+    assert_names(notes, "'puppy' → 'Dog'", "'Kitty' → 'cat'")
 
 
 @pytest.mark.parametrize(
-    ("aliases", "message"),
+    ("aliases", "facts"),
     [
-        ("a,b\nb,c\nc,a\n", r"aliases.csv line 1: .*circle"),
-        ("a,b\nc\n", r"aliases.csv line 2: a line needs two cells"),
-        ("a,b\na,\n", r"aliases.csv line 2: a line needs two cells"),
-        ("a,b\na,c\n", r"aliases.csv line 2: 'a' becomes 'c' here and 'b' on line 1"),
+        ("a,b\nb,c\nc,a\n", ("line 1",)),
+        ("a,b\nc\n", ("line 2", "two")),
+        ("a,b\na,\n", ("line 2", "two")),
+        ("a,b\na,c\n", ("line 2", "'a'", "'c'", "'b'", "line 1")),
     ],
 )
-def test_bad_aliases_are_errors_with_the_line(folder: Path, aliases: str, message: str) -> None:
+def test_bad_aliases_are_errors_with_the_line(folder: Path, aliases: str, facts: tuple[str, ...]) -> None:
     (folder / "aliases.csv").write_text(aliases)
-    with pytest.raises(TableError, match=message):
+    with pytest.raises(TableError, match=naming("aliases.csv", *facts)):
         read(folder, "image,tags\na.jpg,cat\n", aliases=str(folder / "aliases.csv"))
 
 
@@ -306,7 +304,7 @@ def test_given_classes_keep_their_order_and_spelling(folder: Path) -> None:
     content = "image,tags\na.jpg,cat;dog\n"
     table, notes = read_given(folder, content, "classes.txt")
     assert table.classes == ("zebra", "Dog", "cat") and table.states().tolist() == [[0, 1, 1]]
-    assert "Classes that no image carries: 'zebra'." in notes
+    assert "'zebra'" in notes
     # Classes given by code win over the file.
     assert read_given(folder, content, "classes.txt", ["dog", "cat"])[0].classes == ("dog", "cat")
 
@@ -319,20 +317,20 @@ def read_given(folder: Path, content: str, file: str, classes: Sequence[str] | N
 
 def test_a_class_given_twice_is_an_error(folder: Path) -> None:
     (folder / "classes.txt").write_text("cat\ndog\ncat\n")
-    with pytest.raises(TableError, match=r"classes.txt line 3: the class 'cat' already stands on line 1"):
+    with pytest.raises(TableError, match=naming("classes.txt line 3", "'cat'", "line 1")):
         read_given(folder, "image,tags\na.jpg,cat\n", "classes.txt")
-    with pytest.raises(TableError, match="'cat' more than once"):
+    with pytest.raises(TableError, match="'cat'"):
         read(folder, "image,tags\na.jpg,cat\n", classes=["cat", "cat"])
 
 
 def test_a_tag_beyond_the_given_classes_stops_with_line_and_suggestion(folder: Path) -> None:
     content = "image,tags\na.jpg,cat\nb.jpg,elefant;bird\n"
-    with pytest.raises(TableError, match=r"tags.csv line 3: the tag 'elefant'.*did you mean 'Elephant'\? \(1 more.*"):
+    with pytest.raises(TableError, match=naming("tags.csv line 3", "'elefant'", "'Elephant'?", "1 more")):
         read(folder, content, classes=["cat", "Elephant"])
     table, notes = read(folder, content, classes=["cat", "Elephant"], unknown_tags="ignore")
     assert states(table) == {"a.jpg": {"cat": 1}, "b.jpg": {}}
-    assert "ignored: 'elefant', 'bird'" in notes
-    with pytest.raises(TableError, match=r"tags.csv line 1: the tag 'bird'.*unknown_tags='ignore'"):
+    assert_names(notes, "'elefant'", "'bird'")
+    with pytest.raises(TableError, match=naming("tags.csv line 1", "'bird'", "unknown_tags='ignore'")):
         read(folder, "image,cat,bird\na.jpg,1,0\n", classes=["cat"])
 
 
@@ -340,11 +338,10 @@ def test_rare_tags_are_left_out_on_request(folder: Path) -> None:
     content = "image,tags,absent\na.jpg,cat;dog,fish\nb.jpg,cat;cat,\nc.jpg,bird;bird,cow\n"
     table, notes = read(folder, content, min_count=2)
     assert table.classes == ("cat",) and len(table) == 3
-    assert "fewer than 2 images were left out (--min-count): 'bird' 1, 'dog' 1" in notes
-    assert "no image carries were left out: 'cow', 'fish'" in notes
-    with pytest.raises(TableError, match="nothing to learn from"):
+    assert_names(notes, "--min-count", "'bird' 1", "'dog' 1", "'cow'", "'fish'")
+    with pytest.raises(TableError, match=r"tags\.csv"):
         read(folder, content, min_count=3)
-    with pytest.raises(TableError, match="nothing to learn from"):
+    with pytest.raises(TableError, match=r"tags\.csv"):
         read(folder, content, classes=["zebra"], unknown_tags="ignore")
 
 
@@ -353,10 +350,10 @@ def test_splits_are_normalised_and_counted(folder: Path) -> None:
         folder, "image,tags,Subset\na.jpg,cat,Training\nb.jpg,cat,valid\nc.jpg,dog,test\nd.jpg,dog,train\n"
     )
     assert table.splits == ["train", "val", "test", "train"]
-    assert "Splits: train 2, val 1, test 1." in notes
-    with pytest.raises(TableError, match=r"line 3: image 'a.jpg' belongs to 'test' here and to 'train' on line 2"):
+    assert_names(notes, "train 2", "val 1", "test 1")
+    with pytest.raises(TableError, match=naming("line 3", "'a.jpg'", "'test'", "'train'", "line 2")):
         read(folder, "image,tags,split\na.jpg,cat,train\na.jpg,dog,test\n")
-    with pytest.raises(TableError, match=r"line 2: the split 'maybe' is none of train, val and test"):
+    with pytest.raises(TableError, match=naming("line 2", "'maybe'", "train", "val", "test")):
         read(folder, "image,tags,part\na.jpg,cat,maybe\n", split_column="part")
 
 
@@ -371,23 +368,21 @@ def test_images_are_found_in_folders_by_absolute_path_and_with_backslashes(folde
     assert table.images == ["sub/x.jpg", "a.jpg", str(absolute), "c.jpg"]
     assert all(path.is_file() for path in table.paths)
     assert read(folder, "image,tags\nx.jpg,cat\n", images=str(folder / "sub"))[0].root == folder / "sub"
-    with pytest.raises(TableError, match="images='nowhere': there is no such folder"):
+    with pytest.raises(TableError, match="images='nowhere'"):
         read(folder, "image,tags\na.jpg,cat\n", images="nowhere")
 
 
 def test_a_missing_image_stops_with_line_count_and_fix(folder: Path) -> None:
     content = 'image,tags\na.jpg,"cat\ndog"\nx.jpg,cat\ny.jpg,dog\nb.jpeg,bird\n'
-    sentence = f"tags.csv line 4: image 'x.jpg' not found under {folder}/ (2 more like this: y.jpg, b.jpeg). "
-    with pytest.raises(
-        ImageError, match=re.escape(sentence + "Check the name, pass images='DIR', or leave it out with")
-    ):
+    facts = ("tags.csv line 4", "'x.jpg'", folder, "2 more", "y.jpg", "b.jpeg", "images='DIR'", "skip_missing_images")
+    with pytest.raises(ImageError, match=naming(*facts)):
         read(folder, content)
     table, notes = read(folder, content, skip_missing_images=True)
-    assert table.images == ["a.jpg"] and "because they are not there (--skip-missing-images): 3." in notes
-    assert "no image carries were left out: 'bird'" in notes
-    with pytest.raises(ImageError, match=r"There is 'b.jpg' beside it. Pass images='DIR'.$"):
+    assert table.images == ["a.jpg"]
+    assert_names(notes, "--skip-missing-images", "3", "'bird'")
+    with pytest.raises(ImageError, match=naming("'b.jpg'", "images='DIR'")):
         read(folder, "image,tags\nb.PNG,cat\n", skip_missing_images=True)
-    with pytest.raises(ImageError, match=r"There is 'a.jpg' beside it"):
+    with pytest.raises(ImageError, match=r"'a\.jpg'"):
         read(folder, "image,tags\nA.jpg,cat\n")
 
 
@@ -396,60 +391,58 @@ def test_broken_images_stop_with_lines_and_reasons_or_are_left_out(tmp_path: Pat
     (tmp_path / "b.jpg").touch()
     (tmp_path / "c.jpg").write_text("hello")
     (tmp_path / "tags.csv").write_text("image,tags\na.jpg,cat\nb.jpg,cat;dog\nc.jpg,cat\n")
-    with pytest.raises(ImageError, match=r"2 of 3 images.*'b.jpg' \(tags.csv line 3: zero bytes\).*skip_broken=True"):
+    with pytest.raises(
+        ImageError, match=naming("2 of 3", "'b.jpg'", "tags.csv line 3", "zero bytes", "skip_broken=True")
+    ):
         read_labels(tmp_path / "tags.csv")
     table, notes = read_labels(tmp_path / "tags.csv", ReadOptions(skip_broken=True))
     assert table.images == ["a.jpg"] and table.classes == ("cat",)
-    assert any(
-        "cannot be decoded (--skip-broken): 2, 'b.jpg' (tags.csv line 3: zero bytes)" in in_shell(note)
-        for note in notes
-    )
-    assert any("left out: 'dog'" in note for note in notes)
+    assert_names(in_shell("\n".join(notes)), "--skip-broken", "2", "'b.jpg'", "tags.csv line 3", "zero bytes", "'dog'")
 
 
 # ---------------------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "facts"),
     [
-        (b"", "tags.csv: the file is empty"),
-        (b" \n\n", "tags.csv: the file is empty"),
-        (b"\xef\xbb\xbf\n", "tags.csv: the file is empty"),
-        (b"image,tags\n", "there is a header, and no line below it"),
-        (b"PK\x03\x04rest", "save it as CSV"),
-        (b"\xd0\xcf\x11\xe0rest", "save it as CSV"),
-        (b"\x1f\x8b\x08", "Unpack it"),
-        (b"image,tags\na.jpg,c\0t\n", "NUL bytes"),
-        (b"image,tags\na.jpg,\x81\n", "neither UTF-8 nor Windows-1252"),
-        (b"PAR1nonsense", "cannot be read as Parquet"),
-        (b'image,tags\na.jpg,"x\ny"\nb.jpg,cat,dog\n', r"tags.csv line 4: the header has 2 cells.*this one has 3"),
-        (b"a.jpg,cat\nb.jpg\n", r"tags.csv line 2: the first line has 2 cells.*this one has 1"),
-        (b'image,tags\na.jpg,cat\nb.jpg,"dog\nc.jpg,cat\n', r"tags.csv line 3: the quotation marks do not match"),
-        (b"image,tags\na.jpg,cat\n,dog\n", r"tags.csv line 3: there is no image in the column 'image'. Write"),
-        (b"image,cat,dog\na.jpg,1,0\nb.jpg,1,maybe\nc.jpg,0,1\n", r"line 3: 'maybe' in the column 'dog' is none of 1"),
-        (b"image,tags\na.jpg,[cat]\nb.jpg,['dog]\n", r"tags.csv line 3: \['dog\] is not a list"),
-        (b"width,height\n640,480\n", r"the columns 'width', 'height' cannot be understood.*\(image,tags\).*\(3\)"),
-        (b"image\na.jpg\n", r"the columns 'image' cannot be understood"),
-        (b"image,title,place\na.jpg,Hello,Rome\n", r"cannot be understood"),
-        (b"a.jpg,cat,dog\nb.jpg,cat,bird\n", r"3 columns without a header cannot be understood"),
-        (b"image,tags\na.jpg,\nb.jpg,\n", "nothing to learn from"),
+        (b"", ("empty",)),
+        (b" \n\n", ("empty",)),
+        (b"\xef\xbb\xbf\n", ("empty",)),
+        (b"image,tags\n", ("header",)),
+        (b"PK\x03\x04rest", ("CSV",)),
+        (b"\xd0\xcf\x11\xe0rest", ("CSV",)),
+        (b"\x1f\x8b\x08", ("npack",)),
+        (b"image,tags\na.jpg,c\0t\n", ("NUL",)),
+        (b"image,tags\na.jpg,\x81\n", ("UTF-8", "Windows-1252")),
+        (b"PAR1nonsense", ("Parquet",)),
+        (b'image,tags\na.jpg,"x\ny"\nb.jpg,cat,dog\n', ("line 4", "2", "3")),
+        (b"a.jpg,cat\nb.jpg\n", ("line 2", "2", "1")),
+        (b'image,tags\na.jpg,cat\nb.jpg,"dog\nc.jpg,cat\n', ("line 3", "quot")),
+        (b"image,tags\na.jpg,cat\n,dog\n", ("line 3", "'image'")),
+        (b"image,cat,dog\na.jpg,1,0\nb.jpg,1,maybe\nc.jpg,0,1\n", ("line 3", "'maybe'", "'dog'")),
+        (b"image,tags\na.jpg,[cat]\nb.jpg,['dog]\n", ("line 3", "['dog]", "list")),
+        (b"width,height\n640,480\n", ("'width', 'height'", "image,tags")),
+        (b"image\na.jpg\n", ("'image'",)),
+        (b"image,title,place\na.jpg,Hello,Rome\n", ("'title', 'place'",)),
+        (b"a.jpg,cat,dog\nb.jpg,cat,bird\n", ("3 columns", "header")),
+        (b"image,tags\na.jpg,\nb.jpg,\n", ("learn",)),
     ],
 )
-def test_a_table_that_cannot_be_read_says_where_and_why(folder: Path, content: bytes, message: str) -> None:
-    with pytest.raises(TableError, match=message) as error:
+def test_a_table_that_cannot_be_read_says_where_and_why(folder: Path, content: bytes, facts: tuple[str, ...]) -> None:
+    with pytest.raises(TableError, match=naming("tags.csv", *facts)) as error:
         read(folder, content)
     assert str(error.value).endswith(".")
 
 
 def test_a_path_that_is_no_table_says_so(folder: Path) -> None:
-    with pytest.raises(TableError, match=r"nowhere\.csv: not found"):
+    with pytest.raises(TableError, match=r"nowhere\.csv"):
         read_labels(folder / "nowhere.csv")
-    with pytest.raises(TableError, match=r"nowhere\.parquet: not found"):
+    with pytest.raises(TableError, match=r"nowhere\.parquet"):
         read_labels(folder / "nowhere.parquet")
-    with pytest.raises(TableError, match="a folder, not a file"):
+    with pytest.raises(TableError, match="folder"):
         CSV().read(folder)
-    with pytest.raises(TableError, match=r"classes\.txt: not found"):
+    with pytest.raises(TableError, match=r"classes\.txt"):
         read_given(folder, "image,tags\na.jpg,cat\n", "classes.txt")
 
 
@@ -474,7 +467,7 @@ def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(folder: Path) -> 
     assert len(cell) > 300_000 > before
     table, notes = read(folder, f"image,tags\na.jpg,{cell}\nb.jpg,cat\n")
     assert len(table.classes) == 18_001 and table.counts(POSITIVE).sum() == 18_001
-    assert "separated by ';'" in notes
+    assert "';'" in notes
     assert csv.field_size_limit() == before, "other code of the process keeps its limit"
     with pytest.raises(TableError):
         read(folder, 'image,tags\na.jpg,"cat\n')
@@ -485,9 +478,9 @@ def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(folder: Path) -> 
 def test_an_empty_cell_as_pandas_writes_it_is_no_tag_and_is_said(folder: Path, gap: str) -> None:
     table, notes = read(folder, f"image,tags\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,{gap}\n")
     assert states(table) == CAT_DOG
-    assert f"Cells that pandas writes for an empty one, read as no tag: '{gap.strip()}' 1." in notes
+    assert f"'{gap.strip()}' 1" in notes
     listed, notes = read(folder, f"image,tags\na.jpg,\"['cat', 'dog']\"\nb.jpg,['dog']\nc.jpg,{gap}\n")
-    assert states(listed) == CAT_DOG and "written as lists" in notes
+    assert states(listed) == CAT_DOG and "lists" in notes
     columns, _ = read(folder, f"image,cat,dog\na.jpg,1,1\nb.jpg,{gap},1\nc.jpg,{gap},{gap}\n")
     assert states(columns) == CAT_DOG
     # Only a whole cell is a gap: as one of several tags, it is what somebody wrote.
@@ -495,29 +488,29 @@ def test_an_empty_cell_as_pandas_writes_it_is_no_tag_and_is_said(folder: Path, g
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        ({"min_count": -1}, "min_count must be a whole number at least 0, not -1"),
-        ({"min_count": "2"}, "min_count must be a whole number"),
-        ({"blank": "maybe"}, "blank must be 'unknown' or 'negative', not 'maybe'"),
-        ({"verify": "no"}, "verify must be True or False"),
-        ({"tags_column": "x"}, "tags_column='x' is not there"),
-        ({"separator": ""}, "separator is empty"),
-        ({"images": "nowhere"}, "images='nowhere': there is no such folder"),
-        ({"aliases": "nowhere.csv"}, r"nowhere\.csv: not found"),
-        ({"classes": "nowhere.txt"}, r"nowhere\.txt: not found"),
-        ({"min_count": 3}, "nothing to learn from"),
+        ({"min_count": -1}, ("min_count", "-1")),
+        ({"min_count": "2"}, ("min_count", "'2'")),
+        ({"blank": "maybe"}, ("blank", "'unknown'", "'negative'", "'maybe'")),
+        ({"verify": "no"}, ("verify", "True", "False")),
+        ({"tags_column": "x"}, ("tags_column='x'",)),
+        ({"separator": ""}, ("separator",)),
+        ({"images": "nowhere"}, ("images='nowhere'",)),
+        ({"aliases": "nowhere.csv"}, ("nowhere.csv",)),
+        ({"classes": "nowhere.txt"}, ("nowhere.txt",)),
+        ({"min_count": 3}, ("tags.csv", "learn")),
     ],
 )
 def test_options_are_checked_before_any_image_is_decoded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], message: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], facts: tuple[str, ...]
 ) -> None:
     def decoded(*_: object) -> None:
         pytest.fail("an image was decoded before the options were checked")
 
     monkeypatch.setattr(positively.tables.build, "verify_images", decoded)
     (folder / "tags.csv").write_text("image,tags\na.jpg,cat\nb.jpg,cat;dog\n")
-    with pytest.raises(PositivelyError, match=message):
+    with pytest.raises(PositivelyError, match=naming(*facts)):
         read_labels(folder / "tags.csv", ReadOptions(**options))  # type: ignore[arg-type]
 
 
@@ -551,7 +544,7 @@ def test_the_content_of_images_is_hashed_as_they_are_verified_and_travels_with_t
     plain = replace(table.select([0, 1]), hashes=None)
     assert with_hashes(plain).digest() == table.select([0, 1]).digest()
     assert with_hashes(plain).hashes == expected[:2]
-    with pytest.raises(LabelError, match="3 images do not fit 2 content hashes"):
+    with pytest.raises(LabelError, match=naming("3", "2", "hashes")):
         replace(table, hashes=expected[:2])
 
 
@@ -651,5 +644,5 @@ def test_a_typo_in_the_split_column_is_an_error_with_its_line(tmp_path):
     for name in "abc":
         Image.new("RGB", (8, 8)).save(tmp_path / f"{name}.png")
     (tmp_path / "tags.csv").write_text("image,tags,split\na.png,dog,train\nb.png,dog,tset\nc.png,cat,train\n")
-    with pytest.raises(TableError, match=r"line 3: the split 'tset' is none of train, val and test"):
+    with pytest.raises(TableError, match=naming("line 3", "'tset'")):
         read_labels(tmp_path / "tags.csv")
