@@ -123,8 +123,8 @@ def _asked_labels(problem: Problem, share: float) -> Labels:
 _PLANS = {
     "positives": "positives alone",
     "pairs": "random pairs",
-    "photos": "whole photos",
-    "asked": "what the review asks",
+    "photos": "whole images",
+    "asked": "questions of the review",
 }
 
 

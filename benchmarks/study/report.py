@@ -1,8 +1,9 @@
-"""Tables of a study: mean ± standard deviation over the seeds, and what each row differs by."""
+"""Tables of a study: mean ± standard deviation over the seeds, and paired differences between rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,16 @@ from positively.research.bench.claims import CONFIDENCE, Verdict
 from positively.research.bench.results import Result, Spread, spread
 from positively.research.bench.tables import NOTHING, SPREAD_NOTE, show
 
-WORDS = {"holds": "ahead", "does not hold": "behind"}
-"""Verdicts on the claim that a row is ahead of the one it is compared with."""
+MARKS = {"holds": "▲", "does not hold": "▼", "no difference": "="}
+"""Marks of the verdicts on the claim that a row is ahead of the one it is compared with."""
 DIFFERENCE_NOTE = (
-    "Points of mAP by which a row is ahead of the one it is compared with, seed by seed, with the "
-    f"{100 * CONFIDENCE:g} % interval (Student's t). A row is called ahead or behind where the interval leaves 0 out; "
-    "otherwise no difference was found, which more seeds may change."
+    "Differences are in points of mAP, paired by seed, with the "
+    f"{100 * CONFIDENCE:g} % interval (Student's t): ▲ ahead, ▼ behind, = the interval contains 0."
 )
 
 
 def write_report(part: str, out: Path) -> Path:
-    """Tables and figures of a part, from the results that are there; returns the Markdown file."""
+    """Write the tables and figures of a part from the stored results; returns the Markdown file."""
     lines = [f"# Part {part}\n", document_text(part, out)]
     for found, _ in _measured_tables(part, out):
         place = safe_name(f"{part}-{found.dataset}-{found.backbone}-{found.size}")
@@ -41,16 +41,19 @@ def write_report(part: str, out: Path) -> Path:
 
 
 def document_text(part: str, out: Path) -> str:
-    """The tables of a part as they stand in a document, between the marks of its name."""
-    lines = []
+    """The tables of a part as a document has them, with each note once at the end."""
+    lines, notes = [], []
     for found, tables in _measured_tables(part, out):
-        lines.append(f"#### {found.dataset}, {found.backbone}, {found.size:,} photos\n")
-        lines += [table.markdown() for table in tables if table.rows]
+        lines.append(f"#### {found.dataset}, {found.backbone}, {found.size:,} images\n")
+        lines += [replace(table, notes=()).markdown() for table in tables if table.rows]
+        notes += [note for table in tables if table.rows for note in table.notes]
+    if notes:
+        lines.append("".join(f"- {note}\n" for note in dict.fromkeys(notes)))
     return "\n".join(lines)
 
 
 def _measured_tables(part: str, out: Path) -> list[tuple[Found, list[Table]]]:
-    """By dataset and backbone, what there is anything in."""
+    """The tables of each dataset and backbone that have results."""
     made = [
         (found, criterion_tables(found) if part == "criterion" else row_tables(part, found))
         for found in read_found(out)
@@ -63,9 +66,9 @@ def row_tables(part: str, found: Found) -> list[Table]:
     measured = {setting for setting, _, size in found.cells if size == found.size}
     settings = [setting for setting in PARTS[part] if setting.name in measured]
     if part == "settings":
-        uniform = [setting for setting in settings if setting in UNIFORM]
+        # Part "ablation" has the uniform settings of the same rows.
         others = [setting for setting in settings if setting not in UNIFORM]
-        return [*_pair(part, found, uniform), *_by_setting(part, found, others), *_by_size(part, found)]
+        return [*_by_setting(part, found, others), *_by_size(part, found)]
     if part == "teaching":
         taught = [setting for setting in settings if _measured(part, found, [setting])]
         return [*(_by_way(found, setting) for setting in taught), _pair(part, found, taught)[1]]
@@ -89,13 +92,13 @@ def _pair(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
             differences.append((f"{row.title} − {other.title}", *map(difference, verdicts))[: len(head)])
     note = _labels_note(found, settings)
     return [
-        Table("mAP on the test photos, percent", head, tuple(means), (SPREAD_NOTE, note)),
+        Table("mAP on the test images, percent", head, tuple(means), (SPREAD_NOTE, note)),
         Table("Differences in mAP, points", head, tuple(differences), (DIFFERENCE_NOTE,), is_text=True),
     ]
 
 
 def _by_setting(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
-    """One line a setting and row: settings are too many for columns, and not all have the same rows."""
+    """One line per setting and row: there are too many settings for columns, and not all have the same rows."""
     lines: list[tuple[str, ...]] = []
     for setting in settings:
         rows = [row for row in parts.rows_of(part, setting) if found.values(setting.name, row.name)]
@@ -107,8 +110,8 @@ def _by_setting(part: str, found: Found, settings: Sequence[Setting]) -> list[Ta
             values = found.values(setting.name, row.name)
             ahead = difference(compared(values, first)) if row is not rows[0] else ""
             lines.append((row.title, show(spread(list(values.values()))), ahead))
-    head = ("", "mAP, percent", "against the first row")
-    notes = (SPREAD_NOTE, DIFFERENCE_NOTE, "In brackets: positives / negatives that are known, mean of the seeds.")
+    head = ("", "mAP, percent", "difference from the first row")
+    notes = (SPREAD_NOTE, DIFFERENCE_NOTE, "In brackets: known positives / known negatives, mean over the seeds.")
     return [Table("By setting", head, tuple(lines), notes, is_text=True)]
 
 
@@ -126,12 +129,12 @@ def _by_size(part: str, found: Found) -> list[Table]:
             for size in sizes
         ]
         lines.append((f"{row.title} − {rows[0].title}", *map(difference, verdicts)))
-    head = ("", *(f"{size:,} photos" for size in sizes))
+    head = ("", *(f"{size:,} images" for size in sizes))
     return [Table(f"By size, {AT_SIZES.title}", head, tuple(lines), (SPREAD_NOTE, DIFFERENCE_NOTE), is_text=True)]
 
 
 def _by_answers(found: Found) -> list[Table]:
-    """Plans and rows × answers: mAP, differences from positives alone at the same cost, labels that were bought."""
+    """Plans and rows × answers: mAP, differences from positives alone at the same cost, and the labels obtained."""
     first, *_ = budget.VARIANTS
     means, differences, bought = [], [], []
     for plan in dict.fromkeys(setting.plan for setting in budget.SETTINGS):
@@ -146,9 +149,9 @@ def _by_answers(found: Found) -> list[Table]:
             if means[0] is not means[-1]:
                 differences.append((name, *(difference(compared(one, other)) for one, other in pairs)))
     head = ("", *(f"{share:g} A answers" for share in budget.SHARES))
-    note = "A is the number of positives of the table. Verdicts are those against positives alone at the same cost."
+    note = "A is the number of positives in the table. Differences are from positives alone at the same cost."
     return [
-        Table("mAP on the test photos by answers spent, percent", head, tuple(means), (SPREAD_NOTE, note)),
+        Table("mAP on the test images by number of answers, percent", head, tuple(means), (SPREAD_NOTE, note)),
         Table(
             f"Differences from {means[0][0] if means else NOTHING}, points",
             head,
@@ -156,12 +159,12 @@ def _by_answers(found: Found) -> list[Table]:
             (DIFFERENCE_NOTE,),
             is_text=True,
         ),
-        Table("Labels that are known then, yes / no, mean of the seeds", head, tuple(bought)),
+        Table("Labels obtained, positives / negatives, mean over the seeds", head, tuple(bought)),
     ]
 
 
 def _by_way(found: Found, setting: Setting) -> Table:
-    """Rows × ways to use what was learned, and what its targets are worth."""
+    """Rows × ways to use the trained network, and the quality of its targets."""
     lines = []
     for row in _measured("teaching", found, [setting]):
         cells = found.cells.get((setting.name, row.name, found.size), {}).values()
@@ -170,10 +173,10 @@ def _by_way(found: Found, setting: Setting) -> Table:
         lines.append((row.title, *shown, f"{leak.mean:.2f}".replace("-", "−") if leak else NOTHING))
     notes = (
         SPREAD_NOTE,
-        "Solved: the closed form, with parts, on the features after learning; one step, λ of the beginning. Targets: "
-        "mAP of the last targets over the labels that are unknown. Leak: by how much known tags rank higher than "
-        "unknown ones in scores of the kind that the targets come from, as log-ranks; well above 0, the scores tell "
-        "which labels were known.",
+        "Solved: the probe, with windows, on the embeddings after training; one step, λ of the initial network. "
+        "Targets: mAP of the last targets over the unknown labels. Leak: how much higher known tags rank than unknown "
+        "ones in the scores that the targets come from (log-rank); well above 0, the scores reveal which labels were "
+        "known.",
     )
     return Table(
         f"{setting.title}, mAP, percent", ("", *teaching.WAYS.values(), "targets", "leak"), tuple(lines), notes
@@ -191,9 +194,9 @@ def _known(found: Found, setting: str, row: str) -> str:
 
 
 def criterion_tables(found: Found) -> list[Table]:
-    """What choosing λ by each criterion costs, and how it follows the mAP over the grid.
+    """The mAP lost by choosing λ with each criterion, and its rank correlation with mAP over the grid.
 
-    By known ratio, by size, and where tags are not missing at random.
+    By known ratio, by size, and for tags that are not missing at random.
     """
     steps = {step: row for step, row in SWEEPS.items() if any(key[1] == row for key in found.cells)}
     cells = {
@@ -204,15 +207,15 @@ def criterion_tables(found: Found) -> list[Table]:
     ratios, biased = (
         {one.title: one.name for one in some if any(key[1] == one.name for key in cells)} for some in (UNIFORM, BIASED)
     )
-    sizes = {f"{size:,} photos": size for size in sorted({size for _, name, size in cells if name in ratios.values()})}
-    regret, correlation = "Regret: mAP of the best λ − mAP of the λ chosen, points", "Spearman's rank correlation"
+    sizes = {f"{size:,} images": size for size in sorted({size for _, name, size in cells if name in ratios.values()})}
+    regret, correlation = "Regret in points of mAP", "Spearman's rank correlation"
     asked: list[tuple[str, dict[str, Any], int, str]] = [
-        (f"{regret}; mean of the sizes", dict(ratios), 1, "regret"),
-        (f"{regret}; mean of the ratios", dict(sizes), 2, "regret"),
-        (f"{correlation} of criterion and mAP over the grid of λ; mean of the ratios", dict(sizes), 2, "correlation"),
+        (f"{regret}; mean over the sizes", dict(ratios), 1, "regret"),
+        (f"{regret}; mean over the ratios", dict(sizes), 2, "regret"),
+        (f"{correlation} of criterion and mAP over the grid of λ; mean over the ratios", dict(sizes), 2, "correlation"),
     ]
     if biased:
-        asked.append((f"{regret}; where tags are not missing at random", dict(biased), 1, "regret"))
+        asked.append((f"{regret}; tags not missing at random", dict(biased), 1, "regret"))
     tables = []
     for title, columns, place, measure in asked:
         lines = []
@@ -230,25 +233,26 @@ def criterion_tables(found: Found) -> list[Table]:
                 groups.append([value for group in groups for value in group])
                 factor = 100 if measure == "regret" else 1
                 shown = [f"{factor * sum(one) / len(one):.2f}".replace("-", "−") if one else NOTHING for one in groups]
-                lines.append((f"{criterion}, {step}", *shown))
-        tables.append(Table(title, ("", *columns, "mean"), tuple(lines)))
+                lines.append((criterion if len(steps) == 1 else f"{criterion}, {step}", *shown))
+        notes = ("Regret: mAP of the best λ − mAP of the chosen λ.",)
+        tables.append(Table(title, ("", *columns, "mean"), tuple(lines), notes))
     return tables
 
 
 def difference(found: Verdict) -> str:
-    """The mean difference, its interval and a word.
+    """The mean difference, its interval and a mark.
 
     >>> from positively.research.bench.claims import verdict
     >>> difference(verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]))
-    '+2.67 (+1.23 to +4.10), ahead'
+    '+2.67 (+1.23 to +4.10) ▲'
     """
     if not found.differences:
         return NOTHING
-    mean, word = f"{100 * found.difference:+.2f}", WORDS.get(found.word, found.word)
+    mean, mark = f"{100 * found.difference:+.2f}", MARKS.get(found.word, f", {found.word}")
     if found.is_one_measurement:
-        return f"{mean}, {word}".replace("-", "−")
+        return f"{mean} {mark}".replace("-", "−")
     low, high = found.interval
-    return f"{mean} ({100 * low:+.2f} to {100 * high:+.2f}), {word}".replace("-", "−")
+    return f"{mean} ({100 * low:+.2f} to {100 * high:+.2f}) {mark}".replace("-", "−")
 
 
 def _measured(part: str, found: Found, settings: Sequence[Setting]) -> list[Variant]:
@@ -259,4 +263,4 @@ def _labels_note(found: Found, settings: Sequence[Setting]) -> str:
     names = {setting.name for setting in settings}
     counts = {len(cells) for (name, _, size), cells in found.cells.items() if name in names and size == found.size}
     seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else "No"
-    return f"{seeds} seeds, each with masks, landmarks and folds of its own."
+    return f"{seeds} seeds; each seed has its own masks, landmarks and folds."

@@ -1,4 +1,4 @@
-"""What a table knows of its labels, by name."""
+"""Settings of the study: which labels of a table are known, by name."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Setting:
     ratio: float
     """Share of the labels (or positives) that is known."""
     noise: float = 0.0
-    """Share of the positives that was called negative before."""
+    """Share of the positives labeled negative before hiding."""
     has_negatives: bool = True
     """Whether negatives are known."""
     answers: float = 0.0
-    """In a budget: the answers spent, as a share of the number of positives."""
+    """In a budget: the number of answers, as a share of the number of positives."""
     plan: str = ""
-    """In a budget: what they were spent on."""
+    """In a budget: how the answers were spent."""
 
 
 def _masked(mask: Callable[[States, int], States]) -> Callable[[Problem], Labels]:
-    """Labels of a whole benchmark, of which a smaller table is a part: what is known of a photo stays the same."""
+    """Labels of the whole benchmark, restricted to the images of a smaller table, so that sizes share their masks."""
     return lambda problem: Labels(mask(problem.photos.truth, problem.seed)[problem.rows])
 
 
@@ -51,7 +51,7 @@ def _by_class(percent: int) -> Setting:
 
 def _flipped(share: int, percent: int) -> Setting:
     mask = partial(masks.flipped, share=share / 100, ratio=percent / 100)
-    title = f"{share} % of the positives called negative, {percent} % known"
+    title = f"{share} % of the positives labeled negative, {percent} % known"
     return Setting(f"flipped-{share}-known-{percent}", title, _masked(mask), percent / 100, share / 100)
 
 
@@ -59,7 +59,7 @@ def _sure(percent: int) -> Setting:
     def labels(problem: Problem) -> Labels:
         return Labels(masks.sure(problem.truth, problem.seed, percent / 100, problem.sureness))
 
-    return Setting(f"sure-{percent}", f"{percent} %, the surest first", labels, percent / 100, has_negatives=False)
+    return Setting(f"sure-{percent}", f"{percent} %, easiest tags first", labels, percent / 100, has_negatives=False)
 
 
 def _by_tags(name: str, mask: Callable[..., States], words: str, percent: int) -> Setting:
@@ -68,14 +68,14 @@ def _by_tags(name: str, mask: Callable[..., States], words: str, percent: int) -
 
 
 UNIFORM = tuple(_uniform(percent) for percent in (10, 30, 50, 70, 90, 100))
-SINGLE = Setting("single", "one positive a photo", _masked(masks.single_positive), 0.0, has_negatives=False)
+SINGLE = Setting("single", "one positive per image", _masked(masks.single_positive), 0.0, has_negatives=False)
 OTHERS = (
     SINGLE,
     _flipped(30, 50),
     _flipped(50, 100),
     *(_by_class(percent) for percent in (10, 30)),
-    *(_by_tags("crowded", masks.crowded, "fewer of photos with many tags", percent) for percent in (10, 30)),
-    *(_by_tags("salient", masks.salient, "a photo's most frequent tag first", percent) for percent in (10, 30)),
+    *(_by_tags("crowded", masks.crowded, "fewer in images with many tags", percent) for percent in (10, 30)),
+    *(_by_tags("salient", masks.salient, "most frequent tag of an image first", percent) for percent in (10, 30)),
     *(_sure(percent) for percent in (10, 30)),
 )
 BIASED = tuple(setting for setting in OTHERS if not setting.has_negatives)

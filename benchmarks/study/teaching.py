@@ -307,15 +307,15 @@ def _taught(name: str, title: str, against: str = "teach-mixup", seconds: float 
     return Variant(name, title, learned, seconds, against=against, chooses_step=True)
 
 
-BEGAN = Variant("teach-began", "as it began, solved as auto does", as_it_began, 60, chooses_step=True)
+BEGAN = Variant("teach-began", "not trained, probe as in auto", as_it_began, 60, chooses_step=True)
 _one_step = partial(as_it_began, one_step=True)
-CONTROL = Variant("teach-control", "as it began, one step", _one_step, 20, chooses_step=True)
+CONTROL = Variant("teach-control", "not trained, one step", _one_step, 20, chooses_step=True)
 VARIANTS = (
     CONTROL,
     BEGAN,
     _taught("teach-mixup", "taught, mixup (auto)", CONTROL.name),
     _taught("teach-logic", "taught, LogicMix", method=partial(Distill, DistillOptions(blend="logic"))),
-    _taught("teach-plain", "taught, photos as they are", method=partial(Distill, DistillOptions(blend="none"))),
+    _taught("teach-plain", "taught, no blending", method=partial(Distill, DistillOptions(blend="none"))),
     _taught("teach-fast", "taught, three times the rate", lr=3 * RATE),
     _taught(
         "teach-both",
@@ -324,12 +324,24 @@ VARIANTS = (
         lr=3 * RATE,
     ),
     _taught("teach-averaged", "taught, weights averaged", average=AVERAGE),
-    _taught("teach-average", "renewed by its average", "teach-averaged", method=RenewedByAverage, average=AVERAGE),
-    _taught("teach-renewed", "renewed by what it learned", method=Renewed),
-    _taught("teach-folds", "renewed by label folds", label_folds=True, seconds=700),
+    _taught(
+        "teach-average",
+        "targets renewed by the averaged network",
+        "teach-averaged",
+        method=RenewedByAverage,
+        average=AVERAGE,
+    ),
+    _taught("teach-renewed", "targets renewed by leave-one-out", method=Renewed),
+    _taught("teach-folds", "targets renewed by label folds", label_folds=True, seconds=700),
     _taught("teach-variational", "PU-MLC's loss on the targets", method=Variational, seconds=180),
     _taught("teach-pu-mlc", "PU-MLC, head solved first", CONTROL.name, method=PUMLCMethod, seconds=180),
 )
-"""Each differs in one thing from the row it is compared with."""
-WAYS = {OWN: "its own head", "mAP": "solved", HELD: "λ by held-out tags", ON_TARGETS: ON_TARGETS, SUM: SUM}
-"""Measures of a row, and what the columns are called."""
+"""Each row differs in one respect from the row it is compared with."""
+WAYS = {
+    OWN: "own head",
+    "mAP": "solved",
+    HELD: "λ by held-out tags",
+    ON_TARGETS: "solved on the targets",
+    SUM: "sum with the initial scores",
+}
+"""Measures of a row, and the heads of their columns."""

@@ -1,4 +1,4 @@
-"""The rows of the study: the closed form as it is, the same with one thing changed, and its rivals."""
+"""The rows of the study: the probe, the probe with one change, and its rivals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Variant:
     """As in a table."""
     learn: Learn
     seconds: float
-    """CPU time of a cell with 5,000 photos, 2,000 landmarks and 80 classes, about: for the first estimate."""
+    """Approximate CPU time of a cell with 5,000 images, 2,000 landmarks and 80 classes, for the first estimate."""
     needs_negatives: bool = False
     against: str = "auto"
     """The row from which it differs in one thing."""
@@ -58,13 +58,17 @@ AN = Variant("an", "unknown as negative, same kernel", logistic.unknown_as_negat
 ABLATION = (
     AUTO,
     Variant(
-        "raw", "features neither rooted nor normalised", partial(closed.auto, space="kernel, raw"), 4, chooses_step=True
+        "raw",
+        "embeddings neither rooted nor normalised",
+        partial(closed.auto, space="kernel, raw"),
+        4,
+        chooses_step=True,
     ),
     Variant(
-        "norm", "features normalised, not rooted", partial(closed.auto, space="kernel, norm"), 4, chooses_step=True
+        "norm", "embeddings normalised, not rooted", partial(closed.auto, space="kernel, norm"), 4, chooses_step=True
     ),
-    Variant("linear", "linear in place of the kernel", partial(closed.auto, space="linear"), 3, chooses_step=True),
-    Variant("fixed", "λ = 0.001, not chosen", partial(closed.auto, rule=closed.fixed(1e-3)), 3, chooses_step=True),
+    Variant("linear", "linear, no kernel", partial(closed.auto, space="linear"), 3, chooses_step=True),
+    Variant("fixed", "λ = 0.001, fixed", partial(closed.auto, rule=closed.fixed(1e-3)), 3, chooses_step=True),
     Variant(
         "by-log-rank",
         "λ by leave-one-out log-rank",
@@ -87,14 +91,14 @@ ABLATION = (
         chooses_step=True,
     ),
     ONE,
-    Variant("soft", "soft step always, half strength", partial(closed.auto, step=SelfTraining(0.5)), 4),
+    Variant("soft", "soft step always, strength ½", partial(closed.auto, step=SelfTraining(0.5)), 4),
     Variant("without", "positives not among the unlabeled", unlabeled.without_positives, 25, against="one-step"),
     WITH_NEGATIVES,
     BCE,
     AN,
     BCE_LINEAR,
 )
-"""Each differs in one thing from the row it is compared with."""
+"""Each row differs in one respect from the row it is compared with."""
 
 SETTINGS = (AUTO, WITH_NEGATIVES, BCE, AN)
 """Where do positives alone lose?"""
