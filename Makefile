@@ -10,16 +10,16 @@ PYTEST_OPTIONS := -n auto --dist worksteal
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test test-core test-full test-all lint types chromium benchmarks clean
+.PHONY: demo docs test test-core test-full test-all lint types chromium benchmarks clean
 
 demo: $(CORE_STAMP)
 	$(CORE)/positively demo
 
 # The core where torch is not installed, then what needs torch.
-test: lint types test-core test-full
+test: lint types docs test-core test-full
 
 # Everything, the core with torch beside it too, and what takes minutes.
-test-all: lint types test-core chromium
+test-all: lint types docs test-core chromium
 	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 lint: $(STAMP)
@@ -29,6 +29,10 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+# The documentation, in site/; a broken link or docstring is an error.
+docs: $(STAMP)
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 test-core: $(CORE_STAMP) chromium
 	$(CORE)/pytest $(PYTEST_OPTIONS) tests/core
@@ -59,4 +63,4 @@ $(STAMP) $(CORE_STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-core runs build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-core runs build site *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -41,7 +41,7 @@ def test_tables_of_the_study_are_those_of_its_results(tmp_path):
 
 def test_the_keys_of_a_suite_are_documented_and_the_example_is_one(tmp_path):
     text = (DOCS / "development" / "extending.md").read_text(encoding="utf-8")
-    section = text.partition("## A suite of your own")[2]
+    section = text.partition("## A benchmark suite")[2]
     keys = {name for name in (*Suite.__dataclass_fields__, *Row.__dataclass_fields__) if name != "name"}
     assert {key for key in keys if f"`{key}`" not in section} == set()
     example = re.search(r"```yaml\n(.*?)```", section, flags=re.S).group(1)
