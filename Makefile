@@ -16,10 +16,10 @@ demo: $(CORE_STAMP)
 	$(CORE)/positively demo
 
 # The core where torch is not installed, then what needs torch.
-test: lint types docs test-core test-full
+test: lint types test-core test-full
 
 # Everything, the core with torch beside it too, and what takes minutes.
-test-all: lint types docs test-core chromium
+test-all: lint types test-core chromium
 	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 lint: $(STAMP)
@@ -32,7 +32,7 @@ types: $(STAMP)
 
 # The documentation, in site/; a broken link or docstring is an error.
 docs: $(STAMP)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 test-core: $(CORE_STAMP) chromium
 	$(CORE)/pytest $(PYTEST_OPTIONS) tests/core

@@ -1,4 +1,4 @@
-"""Pages of the site that are made from other sources: the README, other files of the root, and the help of every verb."""
+"""Generated pages of the site: the README, other files of the root, and the help of every verb."""
 
 import io
 import os
