@@ -1,40 +1,17 @@
-"""Which column holds what, found by the names of the columns and by what stands in them."""
+"""Find which column holds what, by the names of the columns and by their contents."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from positively.errors import TableError, option
 from positively.images.decode import is_image_name
 from positively.tables.cells import state_code
 from positively.tables.dialect import RawTable
+from positively.tables.headers import ABSENT, IMAGE, MISSING, SPLIT, STATE, TAG, TAGS, header_word, split_name
 from positively.tables.options import ReadOptions
 
 _SAMPLED_ROWS = 1000
-
-# In the order of preference, where a table has several.
-_IMAGE_NAMES = (
-    *("image", "images", "img", "file", "filename", "file_name", "filepath", "file_path", "path", "photo", "picture"),
-    *("image_path", "img_path", "image_name", "img_name", "imagename", "image_file", "image_id", "imageid", "img_id"),
-)
-_TAG_NAMES = (
-    *("tags", "tag", "labels", "label", "classes", "class", "categories", "category", "keywords", "keyword"),
-    *("label_name", "labelname", "class_name", "tag_name"),
-)
-ABSENT_NAMES = (
-    *("absent", "absences", "negative", "negatives", "not", "negative_labels", "negative_tags", "absent_tags"),
-    *("absent_labels", "verified_absent"),
-)
-_SPLIT_NAMES = ("split", "set", "subset", "part", "fold")
-_STATE_NAMES = ("state", "value", "present", "presence", "confidence")
-
-SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation"), "val"),
-    "test": "test",
-}
-"""Names of a split as people write them → as this package does."""
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -56,11 +33,16 @@ class _Column:
 
     @property
     def word(self) -> str:
-        return "_".join(self.name.casefold().replace("-", " ").replace("_", " ").split())
+        return header_word(self.name)
 
     @property
     def is_nameless(self) -> bool:  # The index that pandas writes along.
         return not self.name or self.name.startswith("Unnamed: ")
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether ``positively missing`` added it, perhaps with a number after the name."""
+        return self.word.rstrip("0123456789").rstrip("_") == MISSING
 
     @property
     def is_images(self) -> bool:
@@ -68,11 +50,11 @@ class _Column:
 
     @property
     def names_a_split(self) -> bool:
-        return any(value.casefold() in SPLITS for value in self.values)
+        return any(split_name(value) for value in self.values)
 
     @property
     def is_splits(self) -> bool:
-        return bool(self.values) and all(value.casefold() in SPLITS for value in self.values)
+        return bool(self.values) and all(split_name(value) for value in self.values)
 
     @property
     def holds_states(self) -> bool:
@@ -81,6 +63,13 @@ class _Column:
     @property
     def is_states(self) -> bool:
         return bool(self.values) and all(state_code(value) is not None for value in self.values)
+
+
+def named_columns(options: ReadOptions, columns: Sequence[str], layout: Layout) -> ReadOptions:
+    """Options that name the columns of a layout, so that another reading finds the same ones."""
+    places = {"image": layout.image, "tags": layout.tags, "absent": layout.absent, "split": layout.split}
+    named = {f"{role}_column": columns[place] for role, place in places.items() if place is not None}
+    return replace(options, **named)
 
 
 def find_layout(raw: RawTable, options: ReadOptions) -> Layout:
@@ -153,7 +142,7 @@ class _Finder:
         return [i for name in names for i in self.free if self.columns[i].word == name]
 
     def _find_image(self) -> int | None:
-        named = self._named(_IMAGE_NAMES)
+        named = self._named(IMAGE)
         by_contents = [i for i in [*named, *self.free] if self.columns[i].is_images]
         return next(iter([*by_contents, *named]), None)
 
@@ -161,24 +150,25 @@ class _Finder:
         if not self.raw.has_header:
             return next((i for i in self.free if self.columns[i].is_splits), None)
         # One 'train' makes it a split column: a typo in another cell is an error, never a test row that is trained on.
-        return next((i for i in self._named(_SPLIT_NAMES) if self.columns[i].names_a_split), None)
+        return next((i for i in self._named(SPLIT) if self.columns[i].names_a_split), None)
 
     def _find_absent(self) -> int | None:
-        return next((i for i in self._named(ABSENT_NAMES) if not self.columns[i].is_states), None)
+        return next((i for i in self._named(ABSENT) if not self.columns[i].is_states), None)
 
     def _find_tags(self) -> int | None:
         named = [i for i in self.free if not self.columns[i].is_nameless]
-        states = [i for i in named if self.columns[i].is_states and self.columns[i].word not in _STATE_NAMES]
-        for i in self._named(_TAG_NAMES):
+        states = [i for i in named if self.columns[i].is_states and self.columns[i].word not in STATE]
+        for i in self._named([*TAGS, *TAG]):
             # A column 'label' of 1 and 0 among others of that kind is a class of that name.
             if not (self.columns[i].is_states and len(states) > 1):
                 return i
-        left = [i for i in named if not self.columns[i].is_states and self.columns[i].word not in _STATE_NAMES]
+        left = [i for i in named if not self.columns[i].is_states and self.columns[i].word not in STATE]
+        left = [i for i in left if not self.columns[i].is_missing] or left
         return left[0] if len(left) == 1 and not (states and self.raw.has_header) else None
 
     def _find_state(self) -> int | None:
         if self.raw.has_header:
-            return next(iter(self._named(_STATE_NAMES)), None)
+            return next(iter(self._named(STATE)), None)
         return next((i for i in self.free if self.columns[i].is_states), None)
 
     def _find_classes(self) -> tuple[int, ...]:

@@ -14,8 +14,9 @@ from positively.errors import TableError, option
 from positively.images.paths import tidy
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState
 from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax, state_code
-from positively.tables.columns import SPLITS, Layout
+from positively.tables.columns import Layout
 from positively.tables.dialect import RawTable
+from positively.tables.headers import split_name
 from positively.tables.names import Spellings, clean
 from positively.tables.options import ReadOptions
 
@@ -105,7 +106,7 @@ def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int
         records.images.append(image)
         records.lines.append(line)
         if layout.split is not None and records.splits is not None:
-            split = SPLITS.get(cells[layout.split].strip().casefold())
+            split = split_name(cells[layout.split])
             if split is None:
                 raise TableError(
                     f"{raw.place(line)}: the split '{cells[layout.split]}' is none of train, val and test. "

@@ -16,9 +16,10 @@ from positively.files import write_with
 from positively.images.paths import locate, tidy
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
 from positively.tables.cells import EMPTY_IN_PANDAS, state_code
-from positively.tables.columns import ABSENT_NAMES
+from positively.tables.columns import named_columns
 from positively.tables.editable import Cell, EditableTable, Row, Tags, torn_tag
 from positively.tables.formats import Writer, find_format, writers
+from positively.tables.headers import ABSENT
 from positively.tables.names import clean, normalized, read_aliases
 from positively.tables.options import ReadOptions
 from positively.tables.rows import RowFormat
@@ -182,7 +183,7 @@ def _add_own(edited: EditableTable, row: Row, states: Mapping[str, LabelState]) 
 
 def _change_tags(edited: EditableTable, parts: Parts) -> None:
     if edited.layout.absent is None and edited.options.blank == "unknown" and _says(parts, NEGATIVE):
-        place = edited.add_column("absent", others=ABSENT_NAMES)
+        place = edited.add_column("absent", others=ABSENT)
         edited.layout = replace(edited.layout, absent=place)
     columns = {POSITIVE: edited.layout.tags, NEGATIVE: edited.layout.absent}
     for rows, all_states in parts:
@@ -282,8 +283,9 @@ def _misread(
         expected = expected + scipy.sparse.csr_array((steps, (rows, columns)), shape=expected.shape)
     if not (expected.data == POSITIVE - blank).any():
         return None  # a table without any tag is refused by the reader, and right as it is
+    # The columns of the source, which the reader may not find again beside the new ones.
     reading = replace(
-        options,
+        named_columns(options, edited.columns, edited.layout),
         images=str(table.root),
         verify=False,
         skip_missing_images=True,
