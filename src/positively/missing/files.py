@@ -154,6 +154,7 @@ def describe(found: MissingTags) -> dict[str, Any]:
         "missing": float(found.counts.missing[learned].sum()),
         "at_most": float(found.counts.at_most[learned].sum()),
         "expected_precision": {str(depth): float(found.expected_precision[depth - 1]) for depth in depths},
+        "caution": found.caution,
         "wrong": len(found.wrong),
         "not_judged": [found.classes[column] for column in np.flatnonzero(~learned)],
     }

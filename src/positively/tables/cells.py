@@ -3,7 +3,8 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,8 @@ _WORDS: dict[str, Code] = {
 }
 _NUMBERS: dict[float, Code] = {1.0: "positive", 0.0: "zero", -1.0: "negative"}
 
+# Lines for each image, from which on a table whose header says "tags" may still hold one tag a line.
+_LINES_AN_IMAGE = 1.5
 _SEPARATORS = {";": "';'", "|": "'|'", "\n": "line breaks", ",": "','"}
 _ESCAPED = {"\\n": "\n", "\\t": "\t"}
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -61,29 +64,76 @@ def state_code(cell: str) -> Code | None:
         return None
 
 
-def find_syntax(cells: Iterable[str], asked: str | None, pairs: bool) -> TagSyntax:
+def find_syntax(
+    cells: Iterable[str], asked: str | None, *, has_states: bool = False, one_a_cell: bool = False
+) -> TagSyntax:
     """Find how tags are separated, looking at every cell.
 
     Args:
         cells: The cells that hold tags.
         asked: Separator given by the user, which decides.
-        pairs: Each line has a state of its own, so that a comma belongs to the name.
+        has_states: Each line has a state of its own, so a comma belongs to the name.
+        one_a_cell: Each cell holds one tag, so every mark belongs to the name.
     """
     if asked is not None:
         return _asked_syntax(_ESCAPED.get(asked, asked))
     filled = [cell for cell in (cell.strip() for cell in cells) if cell]
-    if filled and all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
+    if filled and all(map(_is_list, filled)):
         return TagSyntax(_split_list, "written as lists")
-    counts = {mark: sum(mark in cell for cell in filled) for mark in _SEPARATORS}
-    if pairs:
+    counts = _count_marks(filled)
+    if has_states:
         counts[","] = 0
-    # A comma is common inside names, so it has to occur at least twice as often as another mark to be preferred.
-    chosen = max(counts, key=lambda mark: counts[mark] * (1 if mark == "," else 2))
-    if not counts[chosen]:
-        return TagSyntax(lambda cell: [cell], "one tag a cell", one_a_cell=True)
+    chosen = None if one_a_cell else _likely_mark(counts)
     others = [_SEPARATORS[mark] for mark in counts if counts[mark] and mark != chosen]
     notes = (f"{' and '.join(others)} also occur in the tags and were read as part of a name.",) if others else ()
+    if chosen is None:
+        return TagSyntax(lambda cell: [cell], "one tag a cell", notes, one_a_cell=True)
     return TagSyntax(_splitter(chosen), f"separated by {_SEPARATORS[chosen]}", notes, separator=chosen)
+
+
+def are_pairs(images: Sequence[str], cells: Sequence[str], names_one_tag: bool) -> bool:
+    """Whether each line holds one image and one tag, although tags may hold marks such as a comma.
+
+    In such a table images are repeated, and tags with a mark occur as a whole: their parts are not in other cells.
+
+    Args:
+        images: Image of each line.
+        cells: Cell of tags of each line.
+        names_one_tag: The column is called "tag" or the like, not "tags".
+
+    >>> are_pairs(["a.jpg", "a.jpg", "b.jpg"], ["table, laid", "cup", "cup"], True)
+    True
+    >>> are_pairs(["a.jpg", "a.jpg", "b.jpg", "b.jpg"], ["cat, dog", "cat", "dog", "fox, cat"], False)
+    False
+    """
+    lines = [(image, cell.strip()) for image, cell in zip(images, cells, strict=True) if cell.strip()]
+    count = len({image for image, _ in lines})
+    if len(lines) == count or (not names_one_tag and len(lines) < _LINES_AN_IMAGE * count):
+        return False
+    mark = _likely_mark(_count_marks([cell for _, cell in lines]))
+    if mark is None:
+        return True
+    if not names_one_tag and mark != ",":
+        return False
+    parts_of = {cell: {part.strip() for part in cell.split(mark)} for _, cell in lines}
+    frequency = Counter(part for parts in parts_of.values() for part in parts)
+    marked = [parts for cell, parts in parts_of.items() if mark in cell]
+    enough = all if names_one_tag else any
+    return sum(enough(frequency[part] > 1 for part in parts) for parts in marked) * 2 < len(marked)
+
+
+def _is_list(cell: str) -> bool:
+    return cell[0] == "[" and cell[-1] == "]"
+
+
+def _count_marks(filled: Sequence[str]) -> dict[str, int]:
+    return {mark: sum(mark in cell for cell in filled) for mark in _SEPARATORS}
+
+
+def _likely_mark(counts: Mapping[str, int]) -> str | None:
+    # A comma is common inside names, so it has to occur at least twice as often as another mark to be preferred.
+    chosen = max(counts, key=lambda mark: counts[mark] * (1 if mark == "," else 2))
+    return chosen if counts[chosen] else None
 
 
 def _asked_syntax(separator: str) -> TagSyntax:

@@ -13,6 +13,7 @@ from positively.tables.options import ReadOptions
 
 _SAMPLED_ROWS = 1000
 
+
 @dataclass(frozen=True)
 class Layout:
     """Position of the columns; ``classes`` is filled where each class has a column of its own."""
@@ -24,6 +25,11 @@ class Layout:
     state: int | None = None
     classes: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
+
+    @property
+    def tag_columns(self) -> list[int]:
+        """Columns that hold tags or absences."""
+        return [column for column in (self.tags, self.absent) if column is not None]
 
 
 @dataclass(frozen=True)

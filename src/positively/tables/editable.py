@@ -14,7 +14,7 @@ from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_synta
 from positively.tables.columns import Layout, find_layout
 from positively.tables.names import clean, normalized, read_aliases
 from positively.tables.options import ReadOptions
-from positively.tables.records import read_records
+from positively.tables.records import find_tag_syntax, read_records
 
 if TYPE_CHECKING:
     from positively.tables.rows import RowFormat
@@ -45,7 +45,7 @@ class EditableTable:
         self.format: RowFormat | None = None
         """What the source is in; None where the table is written from labels alone."""
         self.is_long = False
-        self.syntax: TagSyntax = find_syntax([], options.separator or ";", pairs=False)
+        self.syntax: TagSyntax = find_syntax([], options.separator or ";")
         self.codes: set[Code] = set()
         self.marks = {POSITIVE: "1", NEGATIVE: "-1", UNKNOWN: "" if options.blank == "unknown" else "0"}
         self.own: int | None = None
@@ -80,12 +80,11 @@ class EditableTable:
         records = read_records(raw, layout, options)
         made.source, made.format, made.is_long, made._had_header = path, form, records.is_long, raw.has_header
         made.codes = records.codes
+        made.syntax = records.syntax or made.syntax
         if not raw.has_header:  # a column more needs a header, and then all have names
             roles = {layout.image: "image", layout.tags: "tags", layout.split: "split", layout.state: "state"}
             asked = (options.image_column, options.tags_column, options.absent_column, options.split_column)
             made.columns = [name if name in asked else roles.get(c, name) for c, name in enumerate(raw.columns)]
-        if layout.tags is not None:
-            made.syntax = made._find_syntax()
         if options.aliases is not None:
             aliases = read_aliases(Path(options.aliases))
             made.key = lambda name: normalized(aliases.get(normalized(name), name))
@@ -108,12 +107,7 @@ class EditableTable:
     @property
     def tag_columns(self) -> list[int]:
         """Places of the columns that hold tags or absences."""
-        return [place for place in (self.layout.tags, self.layout.absent) if place is not None]
-
-    def _find_syntax(self) -> TagSyntax:
-        texts = (self.text(row.cells[place], place) for row in self.rows for place in self.tag_columns)
-        filled = [text for text in texts if text.strip() not in EMPTY_IN_PANDAS]
-        return find_syntax(filled, self.options.separator, pairs=self.layout.state is not None)
+        return self.layout.tag_columns
 
     def tags(self, row: Row, column: int) -> Tags:
         """The tags in a cell, as they are spelled there."""
@@ -133,18 +127,21 @@ class EditableTable:
 
     def settle_syntax(self) -> None:
         """Make sure that tags are found again: where a mark inside a name would tear it, all are written as lists."""
-        cells = [(row, place) for row in self.rows for place in self.tag_columns]
+        cells = [(row, place) for row in self.rows for place in self.layout.tag_columns]
         changed = [tag for row, place in cells if isinstance(row.cells[place], Tags) for tag in self.tags(row, place)]
         torn = next((tag for tag in changed if self.separator is not None and self.separator in tag), None)
         if torn is not None:
             raise TableError(torn_tag(torn, str(self.separator)))
         if not changed or self.syntax.is_list:
             return
-        found = self._find_syntax()
+        places = (self.layout.image, *self.layout.tag_columns)
+        texts = [[self.text(row.cells[place], place) for place in places] for row in self.rows]
+        header = self.columns[places[1]] if self.has_header else ""
+        found = find_tag_syntax(texts, header, self.options, self.layout.state is not None)
         if any(_split(found, self.text(row.cells[place], place)) != self.tags(row, place) for row, place in cells):
             for row, place in cells:
                 row.cells[place] = self.tags(row, place)
-            self.syntax = find_syntax(["[]"], None, pairs=False)
+            self.syntax = find_syntax(["[]"], None)
 
     def text(self, cell: Cell, place: int) -> str:
         """What a cell says, as it is written into a column of text."""

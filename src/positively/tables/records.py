@@ -10,18 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from positively.errors import TableError, option
+from positively.errors import TableError, option, plural
 from positively.images.paths import tidy
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState
-from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax, state_code
+from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, are_pairs, find_syntax, state_code
 from positively.tables.columns import Layout
 from positively.tables.dialect import RawTable
-from positively.tables.headers import split_name
+from positively.tables.headers import TAG, header_word, split_name
 from positively.tables.names import Spellings, clean
 from positively.tables.options import ReadOptions
 
 # Characters of a cell that are shown in a message.
 _SHOWN = 80
+# Images that carry two tags next to each other, and none that carries one alone: fewer are a coincidence.
+_OFTEN = 3
 _MEANINGS = {"unknown": UNKNOWN, "negative": NEGATIVE}
 
 
@@ -34,6 +36,9 @@ class Records:
     lines: list[int] = field(default_factory=list)
     splits: list[str] | None = None
     is_long: bool = False
+    """Whether each line holds one image and one tag."""
+    syntax: TagSyntax | None = None
+    """How tags are separated; None where each class has a column of its own."""
     codes: set[Code] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
@@ -78,6 +83,25 @@ class Records:
             np.asarray(self._states, dtype=np.int8),
         )
 
+    def always_together(self) -> list[str]:
+        """Tags that never occur without each other, one right after the other, with the number of their images.
+
+        They may be one tag that holds a comma.
+        """
+        record, spelling, state = self.entries
+        if not len(record):
+            return []
+        follows = (record[1:] == record[:-1]) & (state[1:] == POSITIVE) & (state[:-1] == POSITIVE)
+        width = np.int64(len(self._names))
+        pairs = spelling[:-1][follows] * width + spelling[1:][follows]
+        counts = np.bincount(spelling, minlength=len(self._names))
+        found = []
+        for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
+            first, second = divmod(int(pair), int(width))
+            if count >= _OFTEN and first != second and counts[first] == counts[second] == count:
+                found.append(f"'{self._names[first]}' and '{self._names[second]}' ({plural(int(count), 'image')})")
+        return found
+
     @property
     def spellings(self) -> Spellings:
         """The tags as written."""
@@ -116,13 +140,27 @@ def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int
         yield line, cells
 
 
+def find_tag_syntax(rows: Sequence[Sequence[str]], header: str, options: ReadOptions, has_states: bool) -> TagSyntax:
+    """Find how tags stand in the cells of a table.
+
+    Args:
+        rows: Of each line the image, the cell of tags, and perhaps that of absences.
+        header: Name of the column of tags.
+        options: How to read the table.
+        has_states: Whether each line has a state of its own.
+    """
+    filled = [row for row in rows if row[1].strip() not in EMPTY_IN_PANDAS]
+    is_one_tag = header_word(header) in TAG
+    one_a_cell = are_pairs([tidy(row[0]) for row in filled], [row[1] for row in filled], is_one_tag)
+    cells = [cell for row in rows for cell in row[1:] if cell.strip() not in EMPTY_IN_PANDAS]
+    return find_syntax(cells, options.separator, has_states=has_states, one_a_cell=one_a_cell)
+
+
 def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
-    tag_columns = [column for column in (layout.tags, layout.absent) if column is not None]
-    cells_of_tags = [cells[column] for _, cells in raw.rows() for column in tag_columns]
-    gaps = Counter(text for cell in cells_of_tags if (text := cell.strip()) in EMPTY_IN_PANDAS)
-    cells_of_tags = [cell for cell in cells_of_tags if cell.strip() not in EMPTY_IN_PANDAS] if gaps else cells_of_tags
-    syntax = find_syntax(cells_of_tags, options.separator, pairs=layout.state is not None)
-    records = Records(f"one column of tags, {syntax.wording}", notes=list(syntax.notes))
+    assert layout.tags is not None
+    rows = [[cells[column] for column in (layout.image, *layout.tag_columns)] for _, cells in raw.rows()]
+    syntax = find_tag_syntax(rows, raw.columns[layout.tags], options, layout.state is not None)
+    records = Records(f"one column of tags, {syntax.wording}", notes=list(syntax.notes), syntax=syntax)
     zero, blank = _MEANINGS[options.zero], _MEANINGS[options.blank]
     states = {"positive": POSITIVE, "negative": NEGATIVE, "zero": zero}
     for line, cells in _rows(raw, layout, records):
@@ -131,13 +169,14 @@ def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
             code = _state_of(raw, line, cells[layout.state], layout.state)
             records.codes.add(code)
             state = states[code]
-        if layout.tags is not None:
-            tags = _split(raw, line, syntax, cells[layout.tags])
-            for tag in tags if state == UNKNOWN == blank else ():
-                records.spelling(tag, line)  # Mentioned, and that is all there is to keep.
-            records.add(() if state == UNKNOWN == blank else tags, state)
+        tags = _split(raw, line, syntax, cells[layout.tags])
+        for tag in tags if state == UNKNOWN == blank else ():
+            records.spelling(tag, line)  # mentioned, and nothing more to keep
+        records.add(() if state == UNKNOWN == blank else tags, state)
         if layout.absent is not None:
             records.add(_split(raw, line, syntax, cells[layout.absent]), NEGATIVE)
+    cells_of_tags = [cell for row in rows for cell in row[1:]]
+    gaps = Counter(text for cell in cells_of_tags if (text := cell.strip()) in EMPTY_IN_PANDAS)
     if gaps:
         listed = ", ".join(f"'{text}' {count:,}" for text, count in gaps.items())
         records.notes.append(f"Cells that pandas writes for an empty one, read as no tag: {listed}.")
