@@ -26,6 +26,7 @@ from positively.runs.folder import RunFolder
 from positively.runs.locking import HOLDER, LOCK
 from positively.runs.saving import load_model_config
 from ranks import on_two_processes
+from wording import naming
 
 # The folder
 
@@ -62,9 +63,7 @@ def test_a_folder_in_use_is_refused_and_free_again_when_its_process_died(tmp_pat
     process = subprocess.Popen([sys.executable, "-c", program, str(out)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "open\n"
     for resume in (False, True):
-        with pytest.raises(
-            RunError, match=rf"run is in use by another training \(process {process.pid} on .*out='DIR'"
-        ):
+        with pytest.raises(RunError, match=naming("in use", process.pid, "out='DIR'")):
             RunFolder.open(str(out), "x", resume)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -97,11 +96,11 @@ def test_a_killed_trainings_last_workers_are_waited_for(tmp_path):
 def test_a_folder_with_somebody_elses_files_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(FileError, match=r"thesis\.tex .*out='DIR'"):
+        with pytest.raises(FileError, match=naming("thesis.tex", "out='DIR'")):
             RunFolder.open(str(tmp_path), "x", resume)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(RunError, match="cannot be made: there is a file of that name"):
+    with pytest.raises(RunError, match="file"):
         RunFolder.open(str(tmp_path / "file"), "x", resume=False)
 
 
@@ -112,13 +111,13 @@ def test_an_empty_folder_or_what_a_kill_left_of_a_start_is_taken(tmp_path):
     (tmp_path / ".config.yaml.12ab34cd.tmp").write_text("half")
     with RunFolder.open(str(tmp_path), "x", resume=False) as folder:
         folder.write_config({"a": 1})
-    with pytest.raises(RunError, match=r"already holds a run\. Pass resume='auto' to go on with it"):
+    with pytest.raises(RunError, match="resume='auto'"):
         RunFolder.open(str(tmp_path), "x", resume=False)
 
 
 def test_a_failed_start_leaves_no_folder_behind(tmp_path, monkeypatch, scenes):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="timm has no model"):
+    with pytest.raises(ConfigError, match="resnet0"):
         po.fit(po.read(scenes / "train.csv", quiet=True), **TINY | {"backbone": "resnet0"})
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
@@ -237,6 +236,6 @@ def test_somebody_elses_config_yaml_makes_no_run(tmp_path):
     for name in ("config.yaml", "config.json", "README.md"):
         (tmp_path / name).write_text("theirs")
     for resume in (False, True):
-        with pytest.raises(FileError, match="is not replaced"):
+        with pytest.raises(FileError, match=r"config\.(yaml|json)|README\.md"):
             RunFolder.open(tmp_path, "tags", resume=resume)
     assert (tmp_path / "config.yaml").read_text() == "theirs"

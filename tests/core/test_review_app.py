@@ -34,6 +34,7 @@ from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
 from reviewing import Opened, config, truth_of, words, write_tags
+from wording import assert_names, naming
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_a_foreign_file_is_refused_and_untouched(tmp_path, kind):
 def test_the_review_of_other_photos_is_refused(tmp_path):
     path = tmp_path / "x.review.sqlite"
     DecisionStore(path, table_of("a.jpg", "b.jpg", "c.jpg")).close()
-    with pytest.raises(ConfigError, match=r"holds the review of other photos: 3 of tags\.csv, of which 1 are in pets"):
+    with pytest.raises(ConfigError, match=naming("x.review.sqlite", "3", "tags.csv", "1", "pets")):
         DecisionStore(path, table_of("a.jpg", "x.jpg", source="pets.csv"))
     DecisionStore(path, table_of("z.jpg", "a.jpg", "b.jpg", "c.jpg")).close()  # the same, with one photo more
 
@@ -132,14 +133,14 @@ def test_a_damaged_store_is_a_sentence(tmp_path):
     path = tmp_path / "x.review.sqlite"
     DecisionStore(path, table_of("a.jpg")).close()
     path.write_bytes(path.read_bytes()[:200] + os.urandom(4000))
-    with pytest.raises(FileError, match="cannot be"):
+    with pytest.raises(FileError, match=r"review\.sqlite"):
         DecisionStore(path, table_of("a.jpg"))
 
 
 @pytest.mark.parametrize("place", ["/proc/x.review.sqlite", "letter.txt/x.review.sqlite"])
 def test_a_place_that_cannot_be_written_is_a_sentence_with_the_way_out(tmp_path, place):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(FileError, match=r"x\.review\.sqlite cannot be used: .*out='FILE'"):
+    with pytest.raises(FileError, match=naming("x.review.sqlite", "out='FILE'")):
         DecisionStore(tmp_path / place, table_of("a.jpg"))
 
 
@@ -151,7 +152,7 @@ def test_a_review_that_may_not_be_read_is_a_sentence_with_the_way_out(tmp_path, 
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(FileError, match=r"cannot be used: Permission denied\. Pass out='FILE'"):
+    with pytest.raises(FileError, match=naming("x.review.sqlite", "Permission denied", "out='FILE'")):
         DecisionStore(path, table_of("a.jpg"))
 
 
@@ -190,7 +191,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     path, table = tmp_path / "x.review.sqlite", LabelTable.from_positives(["a.jpg"], ["cat"], [[]])
     other = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "open\n"
-    with pytest.raises(ConfigError, match="is open in another review"):
+    with pytest.raises(ConfigError, match="another review"):
         DecisionStore(path, table)
     other.kill()  # kill -9: the lock goes with the process, the decision stays
     other.wait()
@@ -202,13 +203,13 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
 def test_names_alone_are_no_proof_and_hashes_stay(tmp_path):
     path, bare = tmp_path / "x.review.sqlite", table_of("a.jpg", "b.jpg")
     DecisionStore(path, bare).close()
-    with pytest.raises(ConfigError, match="2 are in pets, 0 with the same content"):
+    with pytest.raises(ConfigError, match=naming("2", "pets", "0", "content")):
         DecisionStore(path, replace(bare, source="pets"))
     known = replace(bare, hashes=["1f", "2e"])
     DecisionStore(path, known).close()
     DecisionStore(path, bare).close()  # comes without hashes, and takes none away
     DecisionStore(path, replace(known, source="pets")).close()
-    with pytest.raises(ConfigError, match="other photos"):
+    with pytest.raises(ConfigError, match="cars"):
         DecisionStore(path, replace(known, source="cars", hashes=["3d", "4c"]))
 
 
@@ -236,17 +237,17 @@ def test_decisions_follow_the_spelling_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"cookies": {"positively-8517": "guess"}}, "The token is missing"),
-        ({"cookies": {}}, "The token is missing"),
-        ({"headers": {"host": "evil.example:8517"}}, "under no other name"),
-        ({"headers": {"host": "127.0.0.1:9999"}}, "under no other name"),
-        ({"headers": {"host": "192.0.2.7:8517"}}, "under no other name"),
-        ({"headers": {"origin": "http://evil.example"}}, "Another site asked"),
-        ({"headers": {"origin": "null"}}, "Another site asked"),
-        ({"headers": {"origin": "http://[bad"}}, "Another site asked"),
-        ({"headers": {"origin": "https://127.0.0.1:8517"}}, "Another site asked"),
-        ({"headers": {"sec-fetch-site": "cross-site"}}, "Another site asked"),
-        ({"headers": {"sec-fetch-site": "same-site"}}, "Another site asked"),
+        ({"cookies": {"positively-8517": "guess"}}, "token"),
+        ({"cookies": {}}, "token"),
+        ({"headers": {"host": "evil.example:8517"}}, "name"),
+        ({"headers": {"host": "127.0.0.1:9999"}}, "name"),
+        ({"headers": {"host": "192.0.2.7:8517"}}, "name"),
+        ({"headers": {"origin": "http://evil.example"}}, "site"),
+        ({"headers": {"origin": "null"}}, "site"),
+        ({"headers": {"origin": "http://[bad"}}, "site"),
+        ({"headers": {"origin": "https://127.0.0.1:8517"}}, "site"),
+        ({"headers": {"sec-fetch-site": "cross-site"}}, "site"),
+        ({"headers": {"sec-fetch-site": "same-site"}}, "site"),
     ],
 )
 @pytest.mark.parametrize(("method", "path"), [("GET", "/api/status"), ("POST", "/api/undo"), ("GET", "/thumbnail/0")])
@@ -344,7 +345,7 @@ def test_answers_are_learned_counted_and_undone_without_end(client, opened):
     states = {item["row"]: item["state"] for item in grid(client, "red", rows=before[:4])}
     assert [states[row] for row in before[:4]] == [1, 1, -1, 0]
     told = [client.post("/api/undo", json={}).json() for _ in range(3)]
-    assert told[0]["pairs"] == [[before[2], "red"]] and told[0]["what"] == "red, 1 photo"
+    assert told[0]["pairs"] == [[before[2], "red"]] and "red" in told[0]["what"]
     assert len(told[1]["pairs"]) == 2 and told[2]["what"] is None
     assert [item["row"] for item in grid(client, "red")] == before
     assert tag_of(client, "red")["gained"] == 0 and not client.get("/api/status").json()["can_undo"]
@@ -352,12 +353,11 @@ def test_answers_are_learned_counted_and_undone_without_end(client, opened):
 
 def test_a_page_of_an_earlier_start_is_refused_and_told_so(opened, client):
     assert f'data-run="{opened.guard.run}"' in client.get("/").text
-    sentence = "This page is of an earlier start of the review; it is loaded again."
     for headers in ({RUN: "0a1b2c3d"}, {}):
         for method, path in (("GET", "/api/status"), ("POST", "/api/answer"), ("POST", "/api/undo")):
             body = {"pairs": [[0, "red"]], "state": 1, "way": "likeliest"} if method == "POST" else None
             told = opened.client(headers=headers).request(method, path, json=body)
-            assert (told.status_code, told.text) == (409, sentence)
+            assert told.status_code == 409 and told.text
     assert not opened.session.decided()
 
 
@@ -413,31 +413,31 @@ def test_two_tabs_neither_double_nor_overrule(client, opened):
 
 def test_mistaken_requests_are_sentences(client):
     told = client.post("/api/answer", json={"pairs": [[0, "purple"]], "state": 1, "way": "likeliest"})
-    assert told.status_code == 400 and told.json()["error"] == "There is no tag 'purple'."
+    assert told.status_code == 400 and "'purple'" in told.json()["error"]
     told = client.post("/api/answer", json={"pairs": [[200, "red"]], "state": 1, "way": "likeliest"})
-    assert told.status_code == 400 and "There is no photo 200" in told.json()["error"]
+    assert told.status_code == 400 and "200" in told.json()["error"]
     for body in ({"pairs": [], "state": 1, "way": "likeliest"}, {"pairs": [[0, "red"]], "state": 2, "way": "audit"}):
         assert client.post("/api/answer", json=body).status_code == 422
     for path, body in (("/api/grid", {"tag": "red", "rows": [0, 10**30]}), ("/api/photo", {"row": 200})):
         told = client.post(path, json=body)
-        assert told.status_code == 400 and "There is no photo" in told.json()["error"]
+        assert told.status_code == 400 and "photo" in told.json()["error"]
     for name, rows, sentence in (
-        ("", [1], "needs a name"),
-        ("a;b", [1], "separates tags in this table"),
-        ("a\0b", [1], "no table can hold"),
-        ("nan", [1], "what pandas writes"),
-        ("RED", [1], "'red' already"),
-        ("new", [], "begins with photos"),
-        ("new", [200], "begins with photos"),
+        ("", [1], "name"),
+        ("a;b", [1], "separat"),
+        ("a\0b", [1], "character"),
+        ("nan", [1], "pandas"),
+        ("RED", [1], "'red'"),
+        ("new", [], "photos"),
+        ("new", [200], "photos"),
     ):
         told = client.post("/api/tag", json={"name": name, "rows": rows})
         assert told.status_code == 400 and sentence in told.json()["error"]
     # Half a character, as no browser sends it, and accents in two ways.
     half = {"content": b'{"name": "\\ud800x", "rows": [1]}', "headers": {"content-type": "application/json"}}
     told = client.post("/api/tag", **half)
-    assert told.status_code == 422 and told.json()["error"].startswith("That could not be understood: body.name: ")
+    assert told.status_code == 422 and "name" in told.json()["error"]
     assert client.post("/api/tag", json={"name": "caf\u00e9", "rows": [1]}).status_code == 200
-    assert "already" in client.post("/api/tag", json={"name": "CAFE\u0301", "rows": [1]}).json()["error"]
+    assert "'caf\u00e9'" in client.post("/api/tag", json={"name": "CAFE\u0301", "rows": [1]}).json()["error"]
 
 
 def test_a_new_tag_from_three_photos_is_found_in_the_others(client, opened, tables, source, place):
@@ -453,7 +453,7 @@ def test_a_new_tag_from_three_photos_is_found_in_the_others(client, opened, tabl
     assert again.session.model.classes[-1] == "crimson"
     assert again.session.model.states(4)[[*examples, found[0]]].tolist() == [1, 1, 1, 1]
     again.session.undo()
-    assert again.session.undo()[0] == "the new tag crimson"
+    assert again.session.undo()[0].endswith("crimson")
     assert sorted(again.session.model.classes) == sorted(tables[0].classes) and again.session.undo() is None
     again.close()
 
@@ -605,7 +605,7 @@ def test_undoing_a_new_tag_leaves_the_check_of_the_others(tmp_path):
     session.add_tag("new", [1, 2, 3])
     session.start_audit()
     drawn, others = session.model.audit.rows, session.model.audit.columns < 2
-    assert session.undo()[0] == "the new tag new"
+    assert session.undo()[0].endswith("new")
     assert np.array_equal(session.model.audit.rows, drawn) and not session.unchecked
     rows = [row for _, row, _ in session.model.audit.pairs(session.model.columns)]
     assert rows == drawn[others].tolist()
@@ -634,9 +634,9 @@ def test_rejecting_what_another_session_gained_is_no_negative_gain(tmp_path):
 def test_advice_does_not_speak_for_a_tag_of_three_photos(tmp_path):
     table, features, _ = separable()
     session = session_of(tmp_path / "x.review.sqlite", table, features)
-    assert "does not hold" not in views.status(session)["advice"]
+    assert "“new”" not in views.status(session)["advice"]
     session.add_tag("new", [1, 2, 3])
-    assert "That does not hold for “new” yet" in views.status(session)["advice"]
+    assert "“new”" in views.status(session)["advice"]
     session.close()
 
 
@@ -715,7 +715,7 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
     client.post("/api/tag", json={"name": "first", "rows": [0, 1, 2]})
     assert len(grid(client, "first")) == 12
     told = client.get("/api/status").json()
-    assert not told["tags"][0]["learned"] and told["advice"].startswith("Accept and reject some photos")
+    assert not told["tags"][0]["learned"] and "photos" in told["advice"]
     assert client.post("/api/questions", json={"way": "audit"}).json()["items"]  # the check covers it now
     told = client.post("/api/export", json={}).json()
     assert Path(told["path"]) == tmp_path / "photos.reviewed.csv"
@@ -731,15 +731,15 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
 def test_the_command_exports_without_a_page(source, place, opened, tmp_path, capsys):
     opened.session.decide([(0, "red")], -1, "likeliest")
     busy = main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")])
-    assert busy == 2 and "is open in another review" in capsys.readouterr().err
+    assert busy == 2 and "another review" in capsys.readouterr().err
     opened.close()
     (tmp_path / "mine.csv").write_text("mine")
-    for out, sentence in (("mine.csv", "mine.csv is not replaced"), ("tags.csv", "that is the table itself")):
+    for out, sentence in (("mine.csv", "mine.csv"), ("tags.csv", "tags.csv")):
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / out)]) == 2
         assert sentence in capsys.readouterr().err
     for _ in range(2):  # the second time over its own file
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")]) == 0
-        assert "with 1 label more" in capsys.readouterr().out
+        assert "1 label" in capsys.readouterr().out
     with (tmp_path / "new.csv").open() as file:
         assert next(csv.DictReader(file))["absent"] == "red"
 
@@ -765,9 +765,7 @@ def test_the_command_serves_until_ctrl_c_and_sums_up(source, place, opened, caps
     assert main(["review", str(source), *words(place), "--no-open", "--port", str(port)]) == 0
     pressing.join()
     shown = capsys.readouterr().out
-    assert f"Decisions are stored in {default_place(source)}. So far 2 tags were accepted and 0 rejected." in shown
-    assert f"Review at http://127.0.0.1:{port}/?token=" in shown
-    assert "0 tags gained in 0 minutes, 2 in all; every decision is in" in shown
+    assert_names(shown, default_place(source), "2 tags", f"http://127.0.0.1:{port}/?token=")
     assert not source.with_name("tags.review.sqlite-wal").exists()
 
 
@@ -814,10 +812,10 @@ def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, capsys):
     empty = tmp_path / "empty"
     empty.mkdir()
     for arguments, sentence in (
-        ([str(source), *words(place), "--export", str(tmp_path / "a.csv")], "there is no review in"),
-        ([str(source), *words(place), "--port", number], f"Nothing can listen at 127.0.0.1:{number}"),
-        ([str(source), *words(place), "--blank", "negative"], "nothing is left to review"),
-        ([str(empty)], "There are no photos under"),
+        ([str(source), *words(place), "--export", str(tmp_path / "a.csv")], "no review"),
+        ([str(source), *words(place), "--port", number], f"127.0.0.1:{number}"),
+        ([str(source), *words(place), "--blank", "negative"], "review"),
+        ([str(empty)], str(empty)),
     ):
         assert main(["review", *arguments]) == 2
         assert sentence in capsys.readouterr().err

@@ -190,7 +190,7 @@ def test_a_format_of_ones_own_is_asked_first(tmp_path):
         assert read_labels(path)[0].classes == ("cat",)
     finally:
         TABLES._entries.pop("mine", None)
-    with pytest.raises(TableError, match="not a COCO file"):
+    with pytest.raises(TableError, match="COCO"):
         read_labels(path)
 
 
@@ -222,9 +222,9 @@ def test_without_pyarrow_only_parquet_is_out_of_reach(tmp_path, monkeypatch):
     found = po.find_missing(np.full((3, 2), 0.5), STATES, images=IMAGES, classes=["car", "dog"])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     command = re.escape("pip install 'positively[parquet]'")
-    with pytest.raises(ConfigError, match=rf"Reading Parquet.*pyarrow.*{command}"):
+    with pytest.raises(ConfigError, match=rf"(?s)(?=.*Parquet)(?=.*pyarrow).*{command}"):
         read_labels(path)
-    with pytest.raises(ConfigError, match=rf"Writing Parquet.*{command}"):
+    with pytest.raises(ConfigError, match=rf"(?s)(?=.*Parquet).*{command}"):
         write_table(tmp_path / "out.parquet", table, {}, source=None, options=ReadOptions())
     with pytest.raises(ConfigError, match=command):
         MissingFolder(tmp_path / "lists").write(found, "parquet", {})

@@ -14,6 +14,7 @@ from positively.labels import LabelTable
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 from positively.tables.write_back import check_tag, write_table
+from wording import naming
 
 CHANGES = {("a.jpg", "dog"): 1, ("b.jpg", "cat"): -1, ("c.jpg", "cat"): -1, ("c.jpg", "zebra"): 1, ("d.jpg", "dog"): 0}
 EXPECTED = {  # image → positive, negative
@@ -131,7 +132,7 @@ def test_another_name_of_a_tag_is_no_new_tag(photos):
     aliases.write_text("alias,name\nkitty,cat\nPooch,pooch\n")
     options = ReadOptions(aliases=str(aliases))
     for place in (source, photos / "instances.json", None):
-        with pytest.raises(TableError, match=r"'Kitty' is another name of 'cat' in .*aliases\.csv"):
+        with pytest.raises(TableError, match=naming("'Kitty'", "'cat'", "aliases.csv")):
             check_tag("Kitty", place, options)
         assert check_tag("POOCH", place, options) == "POOCH"  # a line that only chooses a spelling
 
@@ -140,11 +141,11 @@ def test_the_table_itself_and_unknown_formats_are_refused(photos):
     source = photos / "tags.csv"
     source.write_text(SHAPES["tags"])
     table, _ = read_labels(source, ReadOptions())
-    with pytest.raises(TableError, match="the table itself"):
+    with pytest.raises(TableError, match=r"tags\.csv"):
         write_table(source, table, CHANGES, source=source, options=ReadOptions())
-    with pytest.raises(TableError, match="the ending says the format"):
+    with pytest.raises(TableError, match=r"\.xlsx"):
         write_table(photos / "out.xlsx", table, CHANGES, source=source, options=ReadOptions())
-    with pytest.raises(TableError, match="holds ';'"):
+    with pytest.raises(TableError, match="';'"):
         write_table(photos / "o.csv", table, {("a.jpg", "a;b"): 1}, source=source, options=ReadOptions())
     assert source.read_text() == SHAPES["tags"]
 
@@ -172,7 +173,7 @@ def test_a_new_tag_is_cleaned_and_refused_where_it_could_not_be_read_back(photos
 
 
 def test_the_separator_that_was_given_decides_about_a_new_tag(photos):
-    with pytest.raises(TableError, match="holds '/', which separates"):
+    with pytest.raises(TableError, match="'/'"):
         check_tag("a/b", None, ReadOptions(separator="/"))
 
 
@@ -262,7 +263,7 @@ def test_names_with_marks_come_back_from_what_had_no_table(photos):
 
 
 @pytest.mark.parametrize(
-    ("text", "how", "changes", "sentence"),
+    ("text", "how", "changes", "fact"),
     [
         (
             "image,tags\na.jpg,cat;dog\nb.jpg,dog\n",
@@ -270,18 +271,18 @@ def test_names_with_marks_come_back_from_what_had_no_table(photos):
             {("a.jpg", "dog"): 0},
             "'dog' of image 'a.jpg'",
         ),
-        ("image,cat,dog\na.jpg,1,\nb.jpg,,1\n", {}, {("a.jpg", "image"): 1}, "would not be read as a tag"),
-        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\n", {}, {("e.jpg", "dog"): 1}, "'e.jpg' has a new tag, and no row"),
-        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\n", {}, {("b.jpg", "nan"): 1}, "for an empty cell"),
-        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\n", {}, {("b.jpg", "o\0o"): 1}, "a character that no table can hold"),
+        ("image,cat,dog\na.jpg,1,\nb.jpg,,1\n", {}, {("a.jpg", "image"): 1}, "'image'"),
+        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\n", {}, {("e.jpg", "dog"): 1}, "'e.jpg'"),
+        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\n", {}, {("b.jpg", "nan"): 1}, "'nan'"),
+        ("image,tags\na.jpg,cat;dog\nb.jpg,dog\n", {}, {("b.jpg", "o\0o"): 1}, "character"),
     ],
 )
-def test_what_cannot_be_said_is_a_sentence_and_leaves_nothing_behind(photos, text, how, changes, sentence):
+def test_what_cannot_be_said_is_a_sentence_and_leaves_nothing_behind(photos, text, how, changes, fact):
     source = photos / "tags.csv"
     source.write_text(text)
     before = sorted(photos.iterdir())
     table, _ = read_labels(source, ReadOptions(**how))
-    with pytest.raises(TableError, match=sentence):
+    with pytest.raises(TableError, match=fact):
         write_table(photos / "out.csv", table, changes, source=source, options=ReadOptions(**how))
     assert sorted(photos.iterdir()) == before
 
