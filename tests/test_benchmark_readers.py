@@ -15,6 +15,7 @@ from positively.tables.coco import COCO
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 from positively.tables.voc import CLASSES, VOC
+from wording import assert_names, naming
 
 # ------------------------------------------------------------------------------------------------- files as published
 
@@ -132,17 +133,17 @@ def test_coco_images_without_objects_can_be_left_out(tmp_path: Path) -> None:
     write_coco(tmp_path)
     table, notes = read_labels(tmp_path, ReadOptions(empty_images="drop"))
     assert [name[-6:] for name in table.images] == ["10.jpg", "20.jpg"]
-    assert "Images without any object were left out (--empty-images drop): 1." in told(notes)
+    assert_names(told(notes), "--empty-images drop", "1")
 
 
 def test_coco_takes_the_only_year_and_asks_where_there_are_two(tmp_path: Path) -> None:
     write_coco(tmp_path)
-    assert "Year 2014: the only one in" in told(read_labels(tmp_path)[1])
+    assert "2014" in told(read_labels(tmp_path)[1])
     write_coco(tmp_path, year=2017)
-    with pytest.raises(TableError, match=r"holds the years 2014 and 2017. Say which one is meant: year=2017"):
+    with pytest.raises(TableError, match=naming("2014", "year=2017")):
         read_labels(tmp_path)
     assert read_labels(tmp_path, ReadOptions(year=2014))[0].source == "instances_train2014.json"
-    with pytest.raises(TableError, match=r"there is no year 2015, only 2014 and 2017"):
+    with pytest.raises(TableError, match=naming("2015", "2014", "2017")):
         read_labels(tmp_path, ReadOptions(year=2015))
 
 
@@ -151,30 +152,29 @@ def test_coco_images_are_found_under_images_and_beside_a_json_of_any_name(tmp_pa
     photos = tmp_path / "photos"
     photos.mkdir()
     (tmp_path / "labels" / "train2014").rename(photos / "train2014")
-    with pytest.raises(
-        ImageError, match=r"none of its 3 images lies in .*train2014/, .*images/train2014/. Pass images='DIR'"
-    ):
+    with pytest.raises(ImageError, match=naming("3 images", "images/train2014/", "images='DIR'")):
         COCO().read(file)
     for folder in (photos, photos / "train2014"):
         assert COCO().read(file, ReadOptions(images=str(folder)))[0].root == photos / "train2014"
     mine = file.rename(photos / "train2014" / "mine.json")
     table, notes = read_labels(mine)
-    assert len(table) == 3 and "mine.json: annotations in the format of COCO." in told(notes)
-    with pytest.raises(TableError, match="images='nowhere': there is no such folder"):
+    assert len(table) == 3 and "mine.json" in told(notes)
+    with pytest.raises(TableError, match="images='nowhere'"):
         COCO().read(mine, ReadOptions(images="nowhere"))
-    with pytest.raises(TableError, match=r"part='val' does not fit the name of this file"):
+    with pytest.raises(TableError, match="part='val'"):
         COCO().read(mine, ReadOptions(part="val"))
 
 
 def test_coco_half_a_download_says_what_is_missing_or_leaves_it_out(tmp_path: Path) -> None:
     write_coco(tmp_path)
     (tmp_path / "train2014" / "COCO_train2014_000000000010.jpg").unlink()
-    with pytest.raises(ImageError, match=r"train2014.json image 2: .*COCO_\w+10.jpg.*skip_missing_images"):
+    with pytest.raises(ImageError, match=naming("train2014.json image 2", "000010.jpg", "skip_missing_images")):
         read_labels(tmp_path)
     table, notes = read_labels(tmp_path, ReadOptions(skip_missing_images=True))
-    assert len(table) == 2 and "because they are not there (--skip-missing-images): 1." in told(notes)
+    assert len(table) == 2
+    assert_names(told(notes), "--skip-missing-images", "1")
     (tmp_path / "train2014" / "COCO_train2014_000000000010.jpg").write_text("cut off")
-    with pytest.raises(ImageError, match=r"1 of 3 images cannot be decoded.*skip_broken=True"):
+    with pytest.raises(ImageError, match=naming("1 of 3", "skip_broken=True")):
         read_labels(tmp_path)
     assert len(read_labels(tmp_path, ReadOptions(skip_broken=True))[0]) == 2
     assert len(read_labels(tmp_path, ReadOptions(verify=False))[0]) == 3
@@ -183,13 +183,11 @@ def test_coco_half_a_download_says_what_is_missing_or_leaves_it_out(tmp_path: Pa
 def test_a_json_that_is_cut_off_or_no_json_says_where(tmp_path: Path) -> None:
     file = write_coco(tmp_path)
     file.write_text(file.read_text()[:-40])
-    with pytest.raises(
-        TableError, match=r"instances_train2014.json line 1 column \d+: the file is cut off, or no JSON"
-    ):
+    with pytest.raises(TableError, match=naming("instances_train2014.json line 1 column", "JSON")):
         read_labels(tmp_path)
     for content in (b"", b"\xff\xfe{", b"[" * 200_000, b'{"images": ' + b"9" * 5000 + b"}"):
         file.write_bytes(content)
-        with pytest.raises(TableError, match=r"instances_train2014.json.*Download it again\.$"):
+        with pytest.raises(TableError, match=r"instances_train2014\.json"):
             read_labels(tmp_path)
 
 
@@ -198,60 +196,60 @@ PERSON = {"id": 1, "name": "person"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "facts"),
     [
-        ({"annotations": None}, "images without annotations, as COCO gives for its test part. Pass the val part"),
-        ({"annotations": [{"id": 1, "image_id": 10, "caption": "A dog."}], "categories": None}, "a file of captions"),
-        ({"categories": [{**PERSON, "keypoints": ["nose"]}]}, "a file of keypoints, which knows persons alone"),
-        ({"images": None, "categories": None}, "not a COCO file, since it has no list of images, categories"),
-        ({"images": {"a": 1}}, "not a COCO file, since it has no list of images"),
-        ({"images": []}, "the list of images is empty"),
-        ({"annotations": []}, "the list of annotations is empty"),
-        ({"categories": []}, "the list of categories is empty"),
-        ({"images": [{"id": 10}]}, "image 1: it needs an 'id' and a 'file_name'"),
-        ({"images": [7]}, "image 1: it needs an 'id' and a 'file_name'"),
-        ({"images": [IMAGES[0], IMAGES[0]]}, "image 2: the id 30 or the file 'a.jpg' stands twice"),
-        ({"categories": [{"id": "x", "name": "dog"}]}, "category 1: it needs an 'id'"),
-        ({"categories": [PERSON, PERSON]}, "category 2: the id 1 or the name 'person' stands twice"),
+        ({"annotations": None}, ["test", "val"]),
+        ({"annotations": [{"id": 1, "image_id": 10, "caption": "A dog."}], "categories": None}, ["captions"]),
+        ({"categories": [{**PERSON, "keypoints": ["nose"]}]}, ["keypoints"]),
+        ({"images": None, "categories": None}, ["COCO", "images", "categories"]),
+        ({"images": {"a": 1}}, ["COCO", "images"]),
+        ({"images": []}, ["images", "empty"]),
+        ({"annotations": []}, ["annotations", "empty"]),
+        ({"categories": []}, ["categories", "empty"]),
+        ({"images": [{"id": 10}]}, ["image 1", "'id'", "'file_name'"]),
+        ({"images": [7]}, ["image 1", "'id'", "'file_name'"]),
+        ({"images": [IMAGES[0], IMAGES[0]]}, ["image 2", "30", "'a.jpg'"]),
+        ({"categories": [{"id": "x", "name": "dog"}]}, ["category 1", "'id'"]),
+        ({"categories": [PERSON, PERSON]}, ["category 2", "1", "'person'"]),
         (
             {"annotations": [{"image_id": 10, "category_id": 1}, {"image_id": 11, "category_id": 1}, 5]},
-            r"annotation 2 has the image_id 11, which is not in the file \(2 such annotations in all\)",
+            ["annotation 2", "image_id 11", "2 such"],
         ),
         (
             {"annotations": [{"image_id": 10, "category_id": 99}]},
-            "annotation 1 has the category_id 99, which is not in",
+            ["annotation 1", "category_id 99"],
         ),
-        ({"annotations": [{"image_id": [], "category_id": 1}]}, "annotation 1 has the image_id None"),
+        ({"annotations": [{"image_id": [], "category_id": 1}]}, ["annotation 1", "image_id"]),
     ],
 )
-def test_a_json_that_is_not_of_instances_says_what_it_is(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_json_that_is_not_of_instances_says_what_it_is(
+    tmp_path: Path, changes: dict[str, Any], facts: list[str]
+) -> None:
     write_coco(tmp_path, **changes)
-    with pytest.raises(TableError, match=message) as error:
+    with pytest.raises(TableError, match=naming("instances_train2014.json", *facts)) as error:
         read_labels(tmp_path)
-    assert str(error.value).endswith(".") and "instances_train2014.json" in str(error.value)
+    assert str(error.value).endswith(".")
 
 
 def test_a_list_at_the_top_is_no_coco_file(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('[{"image_id": 1, "category_id": 1, "score": 0.5}]')
-    with pytest.raises(TableError, match=r"results.json: not a COCO file, since it has no list of images, annotations"):
+    with pytest.raises(TableError, match=naming("results.json", "COCO", "images", "annotations")):
         read_labels(tmp_path / "results.json")
-    with pytest.raises(TableError, match=r"nowhere.json: not found"):
+    with pytest.raises(TableError, match=r"nowhere\.json"):
         read_labels(tmp_path / "nowhere.json")
 
 
 def test_a_part_of_coco_that_is_not_there_says_which_are(tmp_path: Path) -> None:
     write_coco(tmp_path, "val")
-    with pytest.raises(
-        TableError, match=r"annotations: no instances_train<year>.json, but there are instances_val2014"
-    ):
+    with pytest.raises(TableError, match=naming("instances_train<year>.json", "instances_val2014")):
         read_labels(tmp_path)
-    with pytest.raises(TableError, match=r"no instances_test2014.json, but.*no labels of its test images.*part='val'"):
+    with pytest.raises(TableError, match=naming("instances_test2014.json", "part='val'")):
         read_labels(tmp_path, ReadOptions(part="test", year=2014))
     (tmp_path / "annotations" / "instances_val2014.json").rename(tmp_path / "annotations" / "captions_val2014.json")
-    with pytest.raises(TableError, match=r"no instances_train<year>.json, but there are captions_val2014.json"):
+    with pytest.raises(TableError, match=naming("instances_train<year>.json", "captions_val2014.json")):
         read_labels(tmp_path)
     (tmp_path / "annotations" / "captions_val2014.json").unlink()
-    with pytest.raises(TableError, match=r"no instances_train<year>.json, but there is no json in it"):
+    with pytest.raises(TableError, match="instances_train<year>"):
         read_labels(tmp_path)
 
 
@@ -271,8 +269,8 @@ def test_voc_is_read_alike_from_xml_and_lists(tmp_path: Path, xml: bool, difficu
         assert table.blank == NEGATIVE and table.total(POSITIVE) == 3 + 2 * (difficult == "positive")
         assert state(table, "000012", "car") == POSITIVE and state(table, "000009", "car") == NEGATIVE
         assert state(table, "000005", "car") == state(table, "000005", "chair") == expected
-        assert f"shows only as difficult are {difficult}: 2." in told(notes)
-        assert ("Read from the XML annotations." if xml else "Read from the lists of each class.") in notes
+        assert_names(told(notes), difficult, "2")
+        assert ("XML" in told(notes)) == xml
         assert table.place(2) == "trainval.txt line 3"
 
 
@@ -285,14 +283,14 @@ def test_voc_empty_images_can_be_left_out(tmp_path: Path) -> None:
 
 def test_voc_takes_the_only_year_and_asks_where_there_are_two(tmp_path: Path) -> None:
     write_voc(tmp_path)
-    assert "Year 2007: the only one in" in told(read_labels(tmp_path)[1])
+    assert "2007" in told(read_labels(tmp_path)[1])
     home = write_voc(tmp_path, 2012, xml=True)
-    with pytest.raises(TableError, match=r"holds the years 2007 and 2012.*year=2012"):
+    with pytest.raises(TableError, match=naming("2007", "year=2012")):
         read_labels(tmp_path)
-    assert "trainval.txt: VOC 2012 trainval." in read_labels(tmp_path, ReadOptions(year=2012))[1]
-    with pytest.raises(TableError, match=r"there is no year 2010, only 2007 and 2012"):
+    assert "VOC 2012 trainval" in told(read_labels(tmp_path, ReadOptions(year=2012))[1])
+    with pytest.raises(TableError, match=naming("2010", "2007", "2012")):
         read_labels(tmp_path, ReadOptions(year=2010))
-    with pytest.raises(TableError, match=r"VOC2012: year=2007 is not this folder"):
+    with pytest.raises(TableError, match=naming("VOC2012", "year=2007")):
         read_labels(home, ReadOptions(year=2007))
 
 
@@ -301,53 +299,55 @@ def test_without_its_list_a_part_has_the_order_of_the_first_class(tmp_path: Path
     write_voc(tmp_path, part="val", xml=xml, plain=False)
     table, notes = read_labels(tmp_path, ReadOptions(part="val"))
     assert table.images == [f"{image}.jpg" for image in VOC_IMAGES] and table.source == "aeroplane_val.txt"
-    assert "aeroplane_val.txt: VOC 2007 val." in notes
+    assert_names(told(notes), "aeroplane_val.txt", "VOC 2007 val")
 
 
 def test_voc_half_a_download_says_what_is_missing_or_leaves_it_out(tmp_path: Path) -> None:
     home = write_voc(tmp_path)
     for image in ("000005", "000009"):
         (home / "JPEGImages" / f"{image}.jpg").unlink()
-    sentence = r"trainval.txt line 2: image '000005.jpg' not found under .*JPEGImages/ \(1 more like this: 000009.jpg\)"
-    with pytest.raises(ImageError, match=sentence):
+    facts = ("trainval.txt line 2", "'000005.jpg'", "JPEGImages/", "1 more", "000009.jpg")
+    with pytest.raises(ImageError, match=naming(*facts)):
         read_labels(tmp_path)
     table, notes = read_labels(tmp_path, ReadOptions(skip_missing_images=True))
-    assert table.images == ["000012.jpg", "000007.jpg"] and "(--skip-missing-images): 2." in told(notes)
-    assert "A list of 4 images; the published one has 5,011, so its masks do not fit." in notes
-    with pytest.raises(ImageError, match=r"line 1: image '000012.jpg' not found under .*\(3 more.*Pass images='DIR'"):
+    assert table.images == ["000012.jpg", "000007.jpg"]
+    assert_names(told(notes), "--skip-missing-images", "2", "4 images", "5,011")
+    with pytest.raises(ImageError, match=naming("line 1", "'000012.jpg'", "3 more", "images='DIR'")):
         read_labels(tmp_path, ReadOptions(images=str(home / "ImageSets"), skip_missing_images=True))
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "message"),
+    ("file", "content", "facts"),
     [
-        ("trainval.txt", "", r"trainval.txt: the list is empty"),
-        ("trainval.txt", "000012\n\n000005\n000012\n", r"trainval.txt line 4: image '000012' already stands on line 1"),
-        ("trainval.txt", "000012 1\n", r"trainval.txt line 1: 1 words are expected, not '000012 1'"),
+        ("trainval.txt", "", ["trainval.txt", "empty"]),
+        ("trainval.txt", "000012\n\n000005\n000012\n", ["trainval.txt line 4", "'000012'", "line 1"]),
+        ("trainval.txt", "000012 1\n", ["trainval.txt line 1", "'000012 1'"]),
         (
             "cow_trainval.txt",
             None,
-            r"Main: 1 of 20 lists are missing \(cow_trainval.txt\), and there is no folder .*Anno",
+            ["Main", "1 of 20", "cow_trainval.txt", "Anno"],
         ),
-        ("cow_trainval.txt", "000012 2\n", r"cow_trainval.txt line 1: '2' is none of 1 \(there\), -1 \(absent\) and 0"),
-        ("cow_trainval.txt", "000012\n", r"cow_trainval.txt line 1: 2 words are expected, not '000012'"),
+        ("cow_trainval.txt", "000012 2\n", ["cow_trainval.txt line 1", "'2'", "-1"]),
+        ("cow_trainval.txt", "000012\n", ["cow_trainval.txt line 1", "'000012'"]),
         (
             "cow_trainval.txt",
             "000012 -1\n999999 1\n",
-            r"line 2: image '999999' is not in the list of the part trainval",
+            ["line 2", "'999999'"],
         ),
-        ("cow_trainval.txt", "000012 -1\n", r"cow_trainval.txt: only 1 of the 4 images of trainval"),
-        ("cow_trainval.txt", "000012 -1\n000012 -1\n", r"line 2: image '000012' already stands on line 1"),
-        ("cow_trainval.txt", b"\xff\xfe\x00", r"cow_trainval.txt: not text in UTF-8"),
+        ("cow_trainval.txt", "000012 -1\n", ["cow_trainval.txt", "1 of the 4"]),
+        ("cow_trainval.txt", "000012 -1\n000012 -1\n", ["line 2", "'000012'", "line 1"]),
+        ("cow_trainval.txt", b"\xff\xfe\x00", ["cow_trainval.txt", "UTF-8"]),
     ],
 )
-def test_a_damaged_list_says_which_line(tmp_path: Path, file: str, content: str | bytes | None, message: str) -> None:
+def test_a_damaged_list_says_which_line(
+    tmp_path: Path, file: str, content: str | bytes | None, facts: list[str]
+) -> None:
     lists = write_voc(tmp_path) / "ImageSets" / "Main"
     if content is None:
         (lists / file).unlink()
     else:
         (lists / file).write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(TableError, match=message) as error:
+    with pytest.raises(TableError, match=naming(*facts)) as error:
         read_labels(tmp_path)
     assert str(error.value).endswith(".")
 
@@ -356,31 +356,31 @@ BOMB = '<!DOCTYPE a [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><annotation>&b;</a
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "fact"),
     [
-        ("<annotation><object>", r"000007.xml: the XML is broken"),
-        ("", r"000007.xml: the XML is broken"),
-        (BOMB, r"000007.xml: a document type or entities have no place"),
+        ("<annotation><object>", "XML"),
+        ("", "XML"),
+        (BOMB, "entities"),
         (
             "<annotation><object><name>unicorn</name></object></annotation>",
-            r"000007.xml: an object is called 'unicorn'",
+            "'unicorn'",
         ),
-        ("<annotation><object/></annotation>", r"000007.xml: an object is called ''"),
+        ("<annotation><object/></annotation>", "''"),
         (
             "<annotation><object><name>cow</name><difficult>2</difficult></object></annotation>",
-            r"000007.xml: an object is '2' difficult",
+            "'2' difficult",
         ),
     ],
 )
-def test_a_damaged_annotation_names_its_file(tmp_path: Path, content: str, message: str) -> None:
+def test_a_damaged_annotation_names_its_file(tmp_path: Path, content: str, fact: str) -> None:
     home = write_voc(tmp_path, xml=True)
     (home / "Annotations" / "000007.xml").write_text(content)
-    with pytest.raises(TableError, match=message):
+    with pytest.raises(TableError, match=naming("000007.xml", fact)):
         read_labels(tmp_path)
     # A file in another encoding does not get past the look for entities.
     for codec in ("utf-16", "utf-16-le"):
         (home / "Annotations" / "000007.xml").write_bytes(BOMB.encode(codec))
-        with pytest.raises(TableError, match=r"000007.xml: not text in UTF-8"):
+        with pytest.raises(TableError, match=naming("000007.xml", "UTF-8")):
             read_labels(tmp_path)
 
 
@@ -393,20 +393,18 @@ def test_an_object_without_the_word_difficult_is_not(tmp_path: Path) -> None:
 def test_missing_annotations_are_counted_and_the_test_part_is_explained(tmp_path: Path) -> None:
     home = write_voc(tmp_path, 2012, part="test", xml=True)
     (home / "Annotations" / "000005.xml").unlink()
-    message = r"Annotations: 1 of 4 files are missing \(000005.xml\). Only of 2007 did VOC publish"
-    with pytest.raises(TableError, match=message):
+    with pytest.raises(TableError, match=naming("Annotations", "1 of 4", "000005.xml", "2007")):
         read_labels(tmp_path, ReadOptions(part="test"))
 
 
 def test_a_part_of_voc_that_is_not_there_says_which_are(tmp_path: Path) -> None:
     home = write_voc(tmp_path, part="val")
-    sentence = r"no list of the part trainval \(looked for trainval.txt and aeroplane_trainval.txt\); there are val"
-    with pytest.raises(TableError, match=sentence):
+    with pytest.raises(TableError, match=naming("trainval.txt", "aeroplane_trainval.txt", "val")):
         read_labels(tmp_path)
-    with pytest.raises(TableError, match=r"part='minival': VOC has the parts train, val, trainval, test"):
+    with pytest.raises(TableError, match=naming("part='minival'", "train", "val", "trainval", "test")):
         read_labels(tmp_path, ReadOptions(part="minival"))
     (home / "ImageSets" / "Main").rename(tmp_path / "elsewhere")
-    with pytest.raises(TableError, match=r"Main: there is no such folder.*Unpack"):
+    with pytest.raises(TableError, match="Main"):
         read_labels(tmp_path)
 
 
@@ -419,14 +417,12 @@ def test_given_classes_keep_their_order_and_unknown_ones_stop(tmp_path: Path) ->
     assert table.classes == ("unicorn", "dog", "cat", "Person")
     # Nobody looked for unicorns.
     assert table.states().tolist() == [[0, -1, -1, -1], [0, 1, -1, 1], [0, -1, -1, 1]]
-    assert "Classes that COCO 2014 train does not annotate, unknown throughout: 'unicorn'." in notes
-    with pytest.raises(
-        TableError, match=r"instances_train2014.json: the tag 'person' is not among the 2 classes.*ignore"
-    ):
+    assert "'unicorn'" in told(notes)
+    with pytest.raises(TableError, match=naming("instances_train2014.json", "'person'", "unknown_tags='ignore'")):
         read_labels(tmp_path, classes=["dog", "cat"])
     table, _ = read_labels(tmp_path, ReadOptions(unknown_tags="ignore"), classes=["dog", "cat"])
     assert table.states().tolist() == [[-1, -1], [1, -1], [-1, -1]]
-    with pytest.raises(TableError, match="'dog' more than once"):
+    with pytest.raises(TableError, match="'dog'"):
         read_labels(tmp_path, classes=["dog", "dog"])
 
 
@@ -444,23 +440,23 @@ def test_classes_and_aliases_may_come_from_files(tmp_path: Path) -> None:
 def test_official_classes_stay_unless_rare_ones_are_to_go(tmp_path: Path) -> None:
     write_voc(tmp_path)
     table, notes = read_labels(tmp_path)
-    assert len(table.classes) == 20 and "Classes that no image carries: 'aeroplane'" in told(notes)
+    assert len(table.classes) == 20 and "'aeroplane'" in told(notes)
     table, notes = read_labels(tmp_path, ReadOptions(min_count=2))
-    assert table.classes == ("person",) and "(--min-count): 'car' 1." in told(notes)
+    assert table.classes == ("person",) and "'car' 1" in told(notes)
 
 
 # ----------------------------------------------------------------------------------------------------------- the way in
 
 
 def test_a_folder_that_is_neither_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"annotations/instances_<part><year>.json \(COCO\).*VOC2007.*CSV"):
+    with pytest.raises(TableError, match=naming("annotations/instances_<part><year>.json", "COCO", "VOC2007", "CSV")):
         read_labels(tmp_path)
     (tmp_path / "VOCdevkit").mkdir()
-    with pytest.raises(TableError, match=r"VOCdevkit: there is no folder VOC2007, VOC2012"):
+    with pytest.raises(TableError, match=naming("VOCdevkit", "VOC2007", "VOC2012")):
         read_labels(tmp_path / "VOCdevkit")
-    with pytest.raises(TableError, match=r"VOC2007: there is no such folder"):
+    with pytest.raises(TableError, match="VOC2007"):
         VOC().read(tmp_path / "VOC2007")
-    with pytest.raises(PositivelyError, match=r"nowhere: not found"):
+    with pytest.raises(PositivelyError, match="nowhere"):
         read_labels(tmp_path / "nowhere")
 
 
@@ -478,16 +474,16 @@ def test_benchmarks_are_read_by_the_public_face(tmp_path: Path, caplog: pytest.L
     caplog.set_level("INFO", "positively")
     write_coco(tmp_path / "coco", "val", 2017)
     table = po.read(tmp_path / "coco", part="val", year=2017, empty_images="drop")
-    assert len(table) == 2 and "COCO 2017 val." in caplog.text
+    assert len(table) == 2 and "COCO 2017 val" in caplog.text
     write_voc(tmp_path / "VOCdevkit")
     assert po.read(tmp_path / "VOCdevkit", quiet=True, difficult="negative").is_complete
-    with pytest.raises(PositivelyError, match="'keep' or 'drop'"):
+    with pytest.raises(PositivelyError, match=naming("'keep'", "'drop'")):
         po.read(tmp_path / "coco", empty_images="perhaps")
 
 
 def test_the_command_line_reads_benchmarks(positively: Any, tmp_path: Path) -> None:
     home = write_voc(tmp_path / "VOCdevkit", xml=True)
     done = positively("check", home.parent, "--part", "trainval", "--year", "2007", "--difficult", "positive")
-    assert "trainval.txt: VOC 2007 trainval." in done.stdout and "4 images, 20 classes" in done.stdout
+    assert_names(done.stdout, "VOC 2007 trainval", "4 images", "20 classes")
     failed = positively("check", home.parent, "--part", "test", check=False)
-    assert failed.returncode == 2 and "there are trainval" in failed.stderr and "Traceback" not in failed.stderr
+    assert failed.returncode == 2 and "trainval" in failed.stderr and "Traceback" not in failed.stderr

@@ -266,10 +266,10 @@ def test_names_of_features_are_kept(data):
         ({"y": np.arange(300) % 3}, "3 classes"),
         ({"y": np.ones(300)}, "one class"),
         ({"y": np.full((300, 2), 3)}, "Label states"),
-        ({"y": np.zeros((5, 2))}, "inconsistent numbers of samples"),
+        ({"y": np.zeros((5, 2))}, "samples"),
         ({"groups": [1, 2]}, "groups"),
         ({"groups": "series"}, "'auto'"),
-        ({"groups": np.zeros(300)}, "All images are copies"),
+        ({"groups": np.zeros(300)}, "copies"),
         ({"sample_weight": np.full(300, -1.0)}, "[Nn]egative"),
     ],
 )

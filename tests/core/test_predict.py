@@ -20,6 +20,7 @@ from positively.cli import main
 from positively.errors import FileError, ImageError, RunError
 from positively.runs import Picture, Run, find_pictures, predictions, write_predictions
 from positively.runs.pictures import read_list
+from wording import assert_names, naming
 
 PART = 8
 
@@ -82,16 +83,14 @@ def test_an_array_of_several_pictures_is_several(run, folder):
 
 def test_one_that_is_no_picture_is_named_by_its_number(run, folder):
     path = sorted(folder.iterdir())[0]
-    with pytest.raises(ImageError, match=r"image 2: not an image\. Save it as JPEG.*skip_broken=True"):
+    with pytest.raises(ImageError, match=naming("image 2", "JPEG", "skip_broken=True")):
         Run(run).predict([path, b"no picture"])
-    with pytest.raises(ImageError, match=r"image 1: NoneType, which is not an image\. Pass a path"):
+    with pytest.raises(ImageError, match=naming("image 1", "NoneType")):
         Run(run).predict(None)
-    with pytest.raises(ImageError, match=r"shape \(3, 24, 24\).*Pass H×W"):
+    with pytest.raises(ImageError, match=naming("(3, 24, 24)", "H×W")):
         Run(run).predict(np.zeros((3, 24, 24), np.uint8))
     assert next(Run(run).stream(str(path))).image == str(path)
-    assert [one.error for one in Run(run).predict([path, b"no picture"], skip_broken=True)][1].startswith(
-        "not an image. Save it"
-    )
+    assert "JPEG" in Run(run).predict([path, b"no picture"], skip_broken=True)[1].error
 
 
 # places
@@ -105,7 +104,7 @@ def test_a_table_that_only_names_images_is_enough(folder, tmp_path):
     assert found[0].source == folder / names[0]
     (tmp_path / "tags.csv").write_text(f"tags;photo\nred;{names[1]}\n")
     assert [picture.name for picture in find_pictures([tmp_path / "tags.csv"], folder)] == [names[1]]
-    with pytest.raises(po.errors.TableError, match=r"none of the columns 'x', 'y' holds names of images"):
+    with pytest.raises(po.errors.TableError, match="'x', 'y'"):
         (tmp_path / "other.csv").write_text("x,y\n1,2\n")
         find_pictures([tmp_path / "other.csv"])
 
@@ -115,7 +114,7 @@ def test_a_coco_json_without_annotations_lists_its_images_those_that_are_gone_to
     listed = {"images": [{"id": number, "file_name": name} for number, name in enumerate(names)]}
     (tmp_path / "test.json").write_text(json.dumps(listed))
     assert [picture.name for picture in find_pictures([tmp_path / "test.json"], folder)] == names
-    with pytest.raises(po.errors.TableError, match="no list of images"):
+    with pytest.raises(po.errors.TableError, match=naming("other.json", "images")):
         (tmp_path / "other.json").write_text("{}")
         find_pictures([tmp_path / "other.json"])
 
@@ -134,8 +133,8 @@ def test_what_cannot_be_read_under_a_folder_is_named(tmp_path, monkeypatch, capl
     (tmp_path / "locked").mkdir()
     monkeypatch.setattr(os, "scandir", refuse)
     assert [picture.name for picture in find_pictures([tmp_path])] == [(tmp_path / "dangling.jpg").as_posix()]
-    assert "locked: cannot be listed (Permission denied)" in caplog.text
-    with pytest.raises(ImageError, match="is no file"):
+    assert_names(caplog.text, "locked", "Permission denied")
+    with pytest.raises(ImageError, match=r"pipe\.jpg"):
         find_pictures([tmp_path / "pipe.jpg"])
 
 
@@ -144,10 +143,10 @@ def test_folders_files_and_tables_together_name_each_image_once(folder, tmp_path
     (tmp_path / "list.csv").write_text(f"image\n{files[1].name}\n")
     found = find_pictures([files[1], folder, tmp_path / "list.csv"], folder)
     assert len(found) == len(files) and found[0].source == files[1]
-    with pytest.raises(ImageError, match="no such file or folder"):
+    with pytest.raises(ImageError, match="nowhere"):
         find_pictures([tmp_path / "nowhere"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ImageError, match="There are no images under"):
+    with pytest.raises(ImageError, match="empty"):
         find_pictures([tmp_path / "empty"])
 
 
@@ -160,13 +159,13 @@ def test_a_list_on_standard_input_has_a_path_a_line_or_between_two_nul_bytes():
 def test_the_shell_pipes_a_list_in(run, folder, positively, tmp_path):
     names = [str(path) for path in sorted(folder.iterdir())[:4]]
     done = positively("predict", run, "-", "--out", tmp_path / "tags.csv", input="\n".join(names))
-    assert "4 images tagged" in done.stdout and [row["image"] for row in rows_of(tmp_path / "tags.csv")] == names
+    assert "4 images" in done.stdout and [row["image"] for row in rows_of(tmp_path / "tags.csv")] == names
 
 
 def test_a_list_that_is_empty_or_not_alone_is_refused(run, folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
-    assert predict(run, "-") == 2 and "lists no image" in capsys.readouterr().err
-    assert predict(run, "-", folder) == 2 and "stands alone" in capsys.readouterr().err
+    assert predict(run, "-") == 2 and "image" in capsys.readouterr().err
+    assert predict(run, "-", folder) == 2 and "-" in capsys.readouterr().err
 
 
 # formats
@@ -210,11 +209,11 @@ def test_broken_pictures_are_named_and_do_not_stop_it(run, folder, tmp_path, cap
     bad.write_bytes(b"\x89PNG")
     assert predict(run, good, bad, "--out", tmp_path / "tags.csv") == 0
     shown = capsys.readouterr()
-    assert "1 images tagged" in shown.out and "1 could not be read" in shown.out
-    assert f"{bad}: skipped, truncated" in shown.err
+    assert "1 image" in shown.out
+    assert str(bad) in shown.err and "truncated" in shown.err
     assert predict(run, good, bad) == 0
     shown = capsys.readouterr()
-    assert f"{bad}: skipped, truncated" in shown.err and str(good) in shown.out
+    assert str(bad) in shown.err and "truncated" in shown.err and str(good) in shown.out
     assert predict(run, bad) == 2
     assert predict(run, bad, "--out", tmp_path / "none.csv") == 2
 
@@ -273,12 +272,12 @@ def test_photos_added_meanwhile_are_tagged_too_and_a_changed_one_again(run, fold
 def test_a_file_is_never_overwritten_unasked(run, folder, tmp_path):
     pictures = find_pictures([folder])[:3]
     (tmp_path / "mine.csv").write_text("mine")
-    with pytest.raises(FileError, match=r"is there already. Pass overwrite=True"):
+    with pytest.raises(FileError, match=naming("mine.csv", "overwrite=True")):
         write_predictions(Run(run), pictures, tmp_path / "mine.csv")
     assert (tmp_path / "mine.csv").read_text() == "mine"
     assert len(tags_of(run, pictures, tmp_path / "mine.csv", overwrite=True)) == 3
     (tmp_path / "dir.csv").mkdir()
-    with pytest.raises(FileError, match="is a folder"):
+    with pytest.raises(FileError, match=r"dir\.csv"):
         write_predictions(Run(run), pictures, tmp_path / "dir.csv")
     (tmp_path / "tags.csv.parts").mkdir()
     (tmp_path / "tags.csv.parts" / "thesis.docx").write_text("mine")
@@ -294,7 +293,7 @@ def test_what_another_run_or_other_options_began_is_not_mixed_in(run, folder, tm
     pictures, out = find_pictures([folder])[:20], tmp_path / "tags.csv"
     with pytest.raises(StopIteration):
         write_predictions(Run(run), pictures, out, top=1, progress=lambda more: next(iter(())))
-    with pytest.raises(RunError, match="was begun with another run or other options"):
+    with pytest.raises(RunError, match="options"):
         write_predictions(Run(run), pictures, out, top=2)
     assert all(tags.count(";") == 1 for tags in tags_of(run, pictures, out, top=2, overwrite=True).values())
 
@@ -305,9 +304,9 @@ def test_who_comes_with_other_pictures_waits_for_those_at_work(run, folder, tmp_
     with job.begin(overwrite=False):
         job.take_one(lambda more: None)
         for overwrite in (False, True):
-            with pytest.raises(RunError, match="Another process is writing"):
+            with pytest.raises(RunError, match="nother process"):
                 others.begin(overwrite)
-    with others.begin(overwrite=False), pytest.raises(RunError, match="Another process has taken over"):
+    with others.begin(overwrite=False), pytest.raises(RunError, match="nother process"):
         job.take_one(lambda more: None)  # as one that came back from sleep without its lock
 
 
@@ -317,7 +316,7 @@ def test_who_may_not_overwrite_disturbs_nobody_who_may(run, folder, tmp_path, sm
     job = predictions.Job(Run(run), pictures, out, top=None)
     with job.begin(overwrite=True):
         job.take_one(lambda more: None)
-        with pytest.raises(FileError, match="is there already"):
+        with pytest.raises(FileError, match="overwrite=True"):
             write_predictions(Run(run), pictures, out)
         assert job.parts[0].exists() and not job.is_over()
 
@@ -327,7 +326,7 @@ def test_a_folder_that_is_taken_away_is_told(run, folder, tmp_path, small_parts)
     with job.begin(overwrite=False):
         job.take_one(lambda more: None)
         job.folder.clear()
-        with pytest.raises(FileError, match="was removed while"):
+        with pytest.raises(FileError, match="removed"):
             job.is_over()
 
 
@@ -337,7 +336,7 @@ def test_what_a_kill_left_after_the_last_line_goes(run, folder, tmp_path, small_
     with job.begin(overwrite=False):
         job.take_one(lambda more: None)
     out.write_text("whole")
-    with pytest.raises(FileError, match="is there already"):
+    with pytest.raises(FileError, match="overwrite=True"):
         write_predictions(Run(run), pictures, out)
     assert not job.folder.path.exists() and out.read_text() == "whole"
 
@@ -407,5 +406,5 @@ def test_processes_that_are_killed_and_started_again_lose_and_double_nothing(
 def test_several_processes_share_neither_standard_input_nor_output(run, folder, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert predict(run, "-", "--out", "list.csv") == 2
-    assert "cannot share standard input" in capsys.readouterr().err
-    assert predict(run, folder) == 2 and "pass --out FILE" in capsys.readouterr().err
+    assert "standard input" in capsys.readouterr().err
+    assert predict(run, folder) == 2 and "--out FILE" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from positively.calibration import choose_thresholds, f1_thresholds, few_positives, pu_thresholds
 from positively.errors import ConfigError, MetricError
 from positively.metrics import f1_scores
+from wording import naming
 
 ALL_WAYS = [pu_thresholds, f1_thresholds, choose_thresholds]
 
@@ -143,9 +144,9 @@ def test_infinite_scores_give_thresholds_without_nan_or_warning():
 
 def test_nan_scores_and_negative_shrinkage_are_refused_in_a_sentence():
     for way in ALL_WAYS:
-        with pytest.raises(MetricError, match="1 of 2 scores are NaN"):
+        with pytest.raises(MetricError, match=naming("1 of 2", "NaN")):
             way([[np.nan], [0.1]], [[1], [-1]])
-    with pytest.raises(ConfigError, match="0 or more, not -1"):
+    with pytest.raises(ConfigError, match=naming("shrinkage", "-1")):
         pu_thresholds([[0.2]], [[1]], shrinkage=-1.0)
 
 
