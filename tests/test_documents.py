@@ -40,7 +40,7 @@ def commands(page):
         joined = code.replace("\\\n", " ").splitlines()
         typed = [line[2:] for line in joined if line.startswith("$ ")] or joined
         for line in typed:
-            parts = re.split(r"\||&&|; |^for .*|^done", re.sub(r"\s#.*", "", line))
+            parts = re.split(r"\||&&|; |^for .*|^done", re.sub(r"(^|\s)#.*", "", line))
             lines += [re.sub(r"\[.*?\]", "", re.sub(r"\$\w+|\bRATIO\b", "1", part)).strip() for part in parts]
     return [line for line in lines if line]
 
