@@ -32,7 +32,7 @@ types: $(STAMP)
 
 # The documentation, in site/; a broken link or docstring is an error.
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test-core: $(CORE_STAMP) chromium
 	$(CORE)/pytest $(PYTEST_OPTIONS) tests/core
