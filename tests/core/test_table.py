@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import positively.tables.assemble
 import positively.tables.build
 from positively.errors import ImageError, LabelError, PositivelyError, TableError, in_shell
 from positively.images.decode import content_hash
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
 from positively.tables.csv import CSV
+from positively.tables.inspection import inspect_labels
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import image_hashes, with_hashes
 from positively.tables.reading import read_labels
@@ -265,6 +265,51 @@ def test_repeated_images_are_united_and_said(folder: Path) -> None:
     assert "'a.jpg'" not in read(folder, "image,tag\na.jpg,cat\na.jpg,dog\n")[1]
 
 
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [
+        ("image,tag", ["table, laid", "cup", "cup", "glass", "table, laid", "lamp; old"]),
+        ("Datei,Schlagwort", ["Tisch, gedeckt", "a|b", "Tisch, gedeckt", "a|b", "Lampe", "Tasse"]),
+        ("image,tags", ["table, laid", "cup", "cup", "glass", "table, laid", "lamp"]),
+    ],
+)
+def test_a_pair_table_keeps_tags_with_marks(folder: Path, header: str, cells: list[str]) -> None:
+    lines = [f'{image}.jpg,"{cell}"\n' for image, cell in zip("aabbcc", cells, strict=True)]
+    table, notes = read(folder, header + "\n" + "".join(lines))
+    assert set(table.classes) == set(cells) and len(table) == 3
+    assert "pair" in notes
+
+
+@pytest.mark.parametrize("header", ["image,tag", "image,tags"])
+def test_lists_on_repeated_lines_are_no_pairs(folder: Path, header: str) -> None:
+    cells = ["cat, dog", "dog", "cat", "fox, cat", "fox", "dog, fox"]
+    lines = [f'{image}.jpg,"{cell}"\n' for image, cell in zip("aabbcc", cells, strict=True)]
+    assert read(folder, header + "\n" + "".join(lines))[0].classes == ("cat", "dog", "fox")
+
+
+def test_a_comma_inside_a_tag_is_noticed(folder: Path) -> None:
+    cells = ["Tisch, gedeckt, Fest", "Fest, Tisch, gedeckt", "Tisch, gedeckt", "Fest, Wald", "Wald"]
+    lines = [f'{image}.jpg;"{cell}"\n' for image, cell in zip("abcde", cells, strict=True)]
+    _, notes = read(folder, "image;tags\n" + "".join(lines))
+    assert "'Tisch' and 'gedeckt' (3 images)" in notes
+    assert "'Tisch' and" not in read(folder, "image;tags\n" + "".join(lines[1:]))[1]
+    (folder / "tags.csv").write_text("image;tags\n" + "".join(lines))
+    (problem,) = [
+        one
+        for one in inspect_labels(folder / "tags.csv", ReadOptions(verify=False)).problems
+        if "'Tisch' and" in one.sentence
+    ]
+    assert not problem.stops_training
+
+
+def test_names_without_ending_or_with_the_folder_are_found_and_noted(folder: Path) -> None:
+    folder = folder.rename(folder.with_name("photos"))
+    content = "image,tags\na,cat\nphotos/b.jpg,dog\nphotos/c,dog\nd.jpg,cat\n"
+    table, notes = read(folder, content, images=str(folder))
+    assert list(table.images) == ["a.jpg", "b.jpg", "c.jpg", "d.jpg"]
+    assert "'a', read as 'a.jpg'" in notes and "'photos/b.jpg', read as 'b.jpg'" in notes
+
+
 # ----------------------------------------------------------------------------------------------------------- names
 
 
@@ -455,7 +500,7 @@ def test_lines_stay_exact_below_blank_lines_and_quoted_breaks(folder: Path) -> N
 def test_a_large_table_is_put_together_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = "image,zebra,cat,dog\na.jpg,1,0,1\nb.jpg,0,1,0\nc.jpg,1,1,0\nd.jpg,0,0,0\ne.jpg,0,0,1\n"
     whole = read(folder, content, zero="negative")[0]
-    monkeypatch.setattr(positively.tables.assemble, "_BLOCK", 2)
+    monkeypatch.setattr(positively.tables.build, "_BLOCK", 2)
     assert read(folder, content, zero="negative")[0].states().tolist() == whole.states().tolist()
     assert whole.states().tolist() == [[-1, 1, 1], [1, -1, -1], [1, -1, 1], [-1, -1, -1], [-1, 1, -1]]
 

@@ -1,5 +1,6 @@
 """``positively evaluate``: metrics of a run on a table whose tags are complete."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from positively.cli.parsing import Parser, read_options
@@ -46,7 +47,10 @@ def main(arguments: list[str]) -> int:
     if values.plugin:
         load_plugin(values.plugin)
     run = Run(values.run, head=values.head, min_precision=values.min_precision)
-    table, notes = read_labels(values.table, read_options(values), classes=run.classes)
+    reading = replace(
+        read_options(values), unknown_tags="ignore"
+    )  # the run cannot be scored on them; a note counts them
+    table, notes = read_labels(values.table, reading, classes=run.classes)
     logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
     table = table.split(split) if split else table

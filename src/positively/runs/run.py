@@ -12,11 +12,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from positively.embedding import Embedder, Embeddings, OnnxEmbedder, embed
-from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more, option
+from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more, option, plural
 from positively.images.decode import ImageSource, load_image
 from positively.images.reading import read_ahead
 from positively.images.transforms import ImageTransform
-from positively.labels import LabelTable
+from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
 from positively.machine import trains_on_gpu
 from positively.metrics import Evaluation, evaluate
@@ -320,13 +320,16 @@ class Run:
         """Metrics on a table whose images the run has not seen; unknown labels are never scored.
 
         Args:
-            table: Images with their labels.
+            table: Images with their labels. Classes that the run does not know are ignored, with a warning.
             embeddings: Of these images, for a run that was trained on such.
             progress: Called with how many more images are done.
         """
-        missing = [name for name in table.classes if name not in set(self.classes)]
-        if missing:
-            raise RunError(f"{table.source} has classes the run does not know: {and_more(missing)}.")
+        counts = dict(zip(table.classes, table.counts(POSITIVE).tolist(), strict=True))
+        ignored = [f"'{name}' ({plural(counts[name], 'image')})" for name in counts if name not in set(self.classes)]
+        if len(ignored) == len(counts):
+            raise RunError(f"{table.source} has no class that the run knows: {and_more(ignored)}.")
+        if ignored:
+            logger.warning(f"{table.source}: classes that the run does not know are ignored: {and_more(ignored)}.")
         table = table.with_classes(self.classes)
         if not table.has_negatives:
             raise MetricError(

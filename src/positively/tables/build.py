@@ -1,25 +1,30 @@
-"""What a file says → the finished label table: the same last steps for every reader."""
+"""The last steps of every reader: from the records of a file to its label table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import scipy
 
-from positively.errors import ImageError, TableError, and_more, option
+from positively.errors import ImageError, TableError, and_more, option, plural
 from positively.images.decode import verify_images
-from positively.labels import POSITIVE, LabelState, LabelTable
-from positively.tables.assemble import Place, build_matrix, gather_images
+from positively.labels import NEGATIVE, POSITIVE, LabelState, LabelTable
 from positively.tables.diagnostics import Report, stop
+from positively.tables.gather import Gathered, Place, gather_images, like_this
 from positively.tables.names import Naming, read_classes
 from positively.tables.options import ReadOptions
 from positively.tables.records import Records
 
+# Entries that are sorted at once.
+_BLOCK = 4_000_000
+
 
 @dataclass(frozen=True)
 class Draft:
-    """A table as its file says it, before anybody looked at the images and counted the classes."""
+    """A table as its file describes it, before images are looked up and classes counted."""
 
     records: Records
     naming: Naming
@@ -30,11 +35,11 @@ class Draft:
     keeps_classes: bool
     """Whether a class that no image carries stays."""
     has_lines: bool = True
-    """Whether the records stand on lines of a text, which messages can name."""
+    """Whether records have line numbers that messages can name."""
 
 
 def fixed_classes(options: ReadOptions, classes: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Classes that code or the options ask for, in this order; None to take those of the file."""
+    """The classes that the caller or the options ask for, in this order; None to take those of the file."""
     if classes is None:
         return read_classes(Path(options.classes)) if options.classes is not None else None
     twice = [name for name, count in Counter(classes).items() if count > 1]
@@ -45,32 +50,32 @@ def fixed_classes(options: ReadOptions, classes: Sequence[str] | None) -> tuple[
 
 
 def image_folder(options: ReadOptions) -> Path | None:
-    """Folder that the options name, which has to be there; None where it is not given."""
+    """The folder that the options name, which must exist; None if they name none."""
     if options.images is None:
         return None
     if not Path(options.images).is_dir():
         named = option("images", options.images)
-        raise TableError(f"{named}: there is no such folder. Pass the folder that holds the images.")
+        raise TableError(f"{named}: no such folder. Pass the folder that holds the images.")
     return Path(options.images)
 
 
 def finish(draft: Draft, options: ReadOptions, report: Report = stop) -> tuple[LabelTable, list[str]]:
-    """Look for the images, put the table together, and leave out what the options say.
+    """Find the images, put the table together, and leave out what the options ask to leave out.
 
-    Images are decoded last: whatever else can be wrong is told without the wait.
+    Images are decoded last, because it takes longest: every other problem is reported before.
 
     Returns:
-        The table, and the lines that tell what was united, left out and rare.
+        The table, and notes about what was joined, left out and rare.
 
     Raises:
-        TableError: The labels contradict one another, or nothing is left to learn from.
-        ImageError: Images are missing or broken, and the options do not say to leave them out.
+        TableError: The labels contradict each other, or there is nothing to learn from.
+        ImageError: Images are missing or broken, and the options do not ask to leave them out.
     """
     gathered = gather_images(draft.records, draft.root, options, draft.place, report)
     table = LabelTable(
         gathered.images,
         draft.naming.classes,
-        build_matrix(draft.records, gathered, draft.naming, draft.blank, draft.place, report),
+        _build_matrix(draft.records, gathered, draft.naming, draft.blank, draft.place, report),
         draft.blank,
         draft.root,
         gathered.splits,
@@ -84,11 +89,12 @@ def finish(draft: Draft, options: ReadOptions, report: Report = stop) -> tuple[L
 
 
 def tell_size(table: LabelTable) -> str:
-    """Say how many images, classes and tags there are."""
+    """The number of images, classes and tags."""
     tags = np.diff(table.positives().indptr)
     none = int((tags == 0).sum())
     without = f"; images without any: {none:,}" if none else ""
-    return f"{len(table):,} images, {len(table.classes):,} classes, {tags.mean():.1f} tags an image{without}."
+    sizes = f"{plural(len(table), 'image')}, {plural(len(table.classes), 'class', 'classes')}"
+    return f"{sizes}, {tags.mean():.1f} tags an image{without}."
 
 
 def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -> tuple[LabelTable, list[str]]:
@@ -112,7 +118,7 @@ def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -
 
 
 def _lasting_classes(table: LabelTable, min_count: int, keeps_classes: bool) -> tuple[str, ...]:
-    """Classes that stay; some image has to carry one of them."""
+    """The classes that stay; at least one image must carry one of them."""
     counts = table.counts(POSITIVE)
     lasting = [name for name, count in zip(table.classes, counts, strict=True) if count >= max(min_count, 1)]
     if not counts.any() or not (lasting or keeps_classes):
@@ -146,3 +152,73 @@ def _tell_parts(table: LabelTable) -> list[str]:
     counts = table.counts(POSITIVE)
     rarest = [f"'{table.classes[i]}' {counts[i]:,}" for i in np.argsort(counts, kind="stable") if counts[i]][:5]
     return [*told, f"Rarest classes: {and_more(rarest)}."]
+
+
+def _build_matrix(
+    records: Records, gathered: Gathered, naming: Naming, blank: LabelState, place: Place, report: Report
+) -> scipy.sparse.csr_array:
+    """Sparse *state − blank*; a tag that is both positive and negative in an image is a problem, else unknown."""
+    record, spelling, state = records.entries
+    width = np.int64(max(len(naming.classes), 1))
+    columns, differences = [np.zeros(0, np.int32)], [np.zeros(0, np.int8)]
+    filled = np.zeros(len(gathered.images), dtype=np.int64)
+    clashes: list[_Clash] = []
+    for block in _blocks(record, gathered.row_of):
+        key = gathered.row_of[record[block]] * width + naming.class_of[spelling[block]]
+        counted = (gathered.row_of[record[block]] >= 0) & (naming.class_of[spelling[block]] >= 0)
+        members, key, said = record[block][counted], key[counted], state[block][counted]
+        order = np.argsort(key, kind="stable")
+        members, key, said = members[order], key[order], said[order]
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        there = np.bitwise_or.reduceat(said == POSITIVE, starts) if len(key) else np.zeros(0, np.bool_)
+        absent = np.bitwise_or.reduceat(said == NEGATIVE, starts) if len(key) else np.zeros(0, np.bool_)
+        ends = np.append(starts, len(key))[1:]
+        for start, end in zip(starts[there & absent], ends[there & absent], strict=True):
+            name, run = naming.classes[int(key[start] % width)], slice(start, end)
+            positive, negative = (int(members[run][said[run] == mark][0]) for mark in (POSITIVE, NEGATIVE))
+            clashes.append(_Clash(name, records.images[positive], records.lines[positive], records.lines[negative]))
+        difference = there.astype(np.int8) - absent.astype(np.int8) - np.int8(blank)
+        key, difference = key[starts][difference != 0], difference[difference != 0]
+        columns.append((key % width).astype(np.int32))
+        differences.append(difference)
+        filled += np.bincount(key // width, minlength=len(filled))
+    if clashes:
+        report("contradictions", _contradiction(clashes, place))
+    column, begins = np.concatenate(columns), np.concatenate([[0], np.cumsum(filled)])
+    # 32 bits are enough for the classes, and for the positions if there are fewer than 2³¹.
+    index = np.int32 if len(column) < np.iinfo(np.int32).max else np.int64
+    parts = (np.concatenate(differences), column.astype(index, copy=False), begins.astype(index))
+    return scipy.sparse.csr_array(parts, shape=(len(gathered.images), len(naming.classes)))
+
+
+def _blocks(record: npt.NDArray[np.int32], row_of: npt.NDArray[np.int64]) -> Iterator[slice]:
+    """Cut the entries between two records, to sort a large table with little memory."""
+    rows = row_of[row_of >= 0]
+    begin = 0
+    while begin < len(record):
+        end = len(record)
+        # If the lines of an image are not next to each other, everything is one block.
+        if end - begin > _BLOCK and np.all(rows[1:] > rows[:-1]):
+            end = int(np.searchsorted(record, record[begin + _BLOCK], side="right"))
+        yield slice(begin, end)
+        begin = end
+
+
+@dataclass(frozen=True)
+class _Clash:
+    """A tag that is positive and negative in the same image."""
+
+    tag: str
+    image: str
+    line_there: int
+    line_absent: int
+
+
+def _contradiction(clashes: Sequence[_Clash], place: Place) -> TableError:
+    first, *others = clashes
+    upper, lower = sorted((first.line_there, first.line_absent))
+    lines = place(upper) if upper == lower else f"{place(upper)} and {lower}"
+    more = like_this([f"'{clash.tag}' in '{clash.image}'" for clash in others])
+    return TableError(
+        f"{lines}: '{first.tag}' is both present and absent in image '{first.image}'{more}. Keep one of the two."
+    )

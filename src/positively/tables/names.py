@@ -4,7 +4,7 @@ import csv
 import difflib
 import io
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from positively.errors import TableError, and_more, option
+from positively.errors import TableError, and_more, option, plural
 from positively.files import write_text
 from positively.tables.diagnostics import Report, stop
 from positively.tables.dialect import find_delimiter, parse_rows, read_text
@@ -182,8 +182,11 @@ def _check_unknown(
     where = place(spellings.lines[unknown[0]])
     error = UnknownTagsError(_unknown_sentence(names, classes, where, ignore_unknown), names)
     report("unknown tags", error, skipped=ignore_unknown)
-    listed = and_more([f"'{name}'" for name in names])
-    return [f"Tags that are not among the classes, ignored: {listed}."] if ignore_unknown else []
+    if not ignore_unknown:
+        return []
+    counted = Counter({name: spellings.counts[i] for name, i in zip(names, unknown, strict=True)}).most_common()
+    listed = and_more([f"'{name}' ({plural(count, 'time')})" for name, count in counted])
+    return [f"Tags that are not among the classes, ignored: {listed}."]
 
 
 def _unknown_sentence(names: Sequence[str], classes: Sequence[str], where: str, is_ignored: bool) -> str:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from positively.errors import option
+from positively.errors import TableError, and_more, option
 from positively.images.paths import locate, tidy
 from positively.labels import NEGATIVE, UNKNOWN, LabelTable
 from positively.tables.build import Draft, finish, fixed_classes, image_folder, tell_size
@@ -56,7 +56,7 @@ class RowFormat(TableFormat):
         draft = Draft(records, naming, root, blank, raw.source, raw.place, keeps_classes=fixed is not None)
         table, notes = finish(draft, options, report)
         told = [_tell_file(raw, records), *records.notes, tell_size(table), *_tell_states(records, options, table)]
-        return table, told + notes
+        return table, told + _tell_commas(raw, records, report) + notes
 
     def images(self, path: Path, options: ReadOptions = DEFAULTS) -> tuple[Path, list[str]]:
         """Names in the column of images, once each, in order; whether or not they are there. No other is needed."""
@@ -72,6 +72,19 @@ def _tell_file(raw: RawTable, records: Records) -> str:
     kind = f", {raw.kind}" if raw.kind != "CSV" else "" if raw.encoding == "UTF-8" else f", {raw.encoding}"
     header = "" if raw.has_header else ", no header"
     return f"{raw.source}{kind}{header}: {records.shape}."
+
+
+def _tell_commas(raw: RawTable, records: Records, report: Report) -> list[str]:
+    """Report tags that were perhaps one tag with a comma in it."""
+    together = records.always_together() if records.syntax is not None and records.syntax.separator == "," else []
+    if not together:
+        return []
+    found = f"Tags that always occur next to each other: {and_more(together)}."
+    fix = (
+        f"If two of them are one tag that holds a comma, separate the tags by ';' and pass {option('separator', ';')}."
+    )
+    report("tags with a comma", TableError(f"{raw.source}: {found} {fix}"), skipped=True)
+    return [f"{found} They may be one tag that holds a comma."]
 
 
 def _tell_states(records: Records, options: ReadOptions, table: LabelTable) -> list[str]:
