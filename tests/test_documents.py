@@ -181,3 +181,9 @@ def test_every_file_and_function_that_the_architecture_names_is_there():
     defined = r"^(?:(?:def|class) {0}\b|{0}\b.* =)"
     lost = {pair for pair in pairs if not any(re.search(defined.format(pair[1]), one, re.M) for one in found(pair[0]))}
     assert len(pairs) > 30 and lost == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_path_of_the_project_is_there(page):
+    named = re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
