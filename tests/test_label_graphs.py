@@ -27,6 +27,7 @@ from positively.models.heads import create_head
 from positively.models.saving import load_model
 from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
+from wording import naming
 
 torch.set_num_threads(1)
 
@@ -177,7 +178,7 @@ def test_a_method_brings_its_head_and_needs_negatives(name: str) -> None:
     method = create_method(name)
     assert METHODS[name].head == NAMES[name]
     assert method.uses_negatives and method.needs_negatives
-    with pytest.raises(ConfigError, match=f"'{name}' brings its own head, '{NAMES[name]}', and takes no 'linear'"):
+    with pytest.raises(ConfigError, match=naming(f"'{name}'", f"'{NAMES[name]}'", "'linear'")):
         resolve(TrainConfig(**TINY | {"method": name}, head="linear"), made_table(), torch.device("cpu"))
 
 

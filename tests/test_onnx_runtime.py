@@ -89,7 +89,7 @@ class Branching(nn.Module):
 def test_a_network_that_no_graph_can_hold_is_run_by_torch():
     network = Branching().eval()
     assert torch.equal(run_frozen(network, 64, 5000)(images(2)), network(images(2)))
-    with pytest.raises(RunError, match="torch cannot make an ONNX graph"):
+    with pytest.raises(RunError, match="ONNX"):
         run_frozen(network, 64, 5000, runtime="onnx")
 
 
@@ -128,7 +128,7 @@ def test_a_network_that_cannot_be_copied_is_run_by_torch():
     network = nn.Sequential(nn.Conv2d(3, 4, 3)).eval()
     network.lock = threading.Lock()
     assert not isinstance(run_frozen(network, 64, 5000), OnnxNetwork)
-    with pytest.raises(RunError, match=r"cannot run this network: cannot pickle"):
+    with pytest.raises(RunError, match="pickle"):
         run_frozen(network, 64, 5000, runtime="onnx")
 
 

@@ -20,6 +20,7 @@ from positively.models import HEADS
 from positively.registry import Registry, load_plugin
 from positively.research.scenes import CLASSES, write_scenes
 from reviewing import write_tags
+from wording import assert_names
 
 PAGE = (Path(__file__).parents[1] / "docs" / "development" / "extending.md").read_text(encoding="utf-8")
 
@@ -45,7 +46,7 @@ def test_the_page_trains_and_is_used_as_it_stands(plugin, scenes, positively, tm
     assert "00000.png" in positively("predict", tmp_path / "loss", photo, "--plugin", plugin).stdout
     assert "00000.png" in positively("predict", tmp_path / "loss", photo).stdout  # by its ONNX file
     without = positively("predict", tmp_path / "loss", photo, "--runtime", "torch", check=False)
-    assert without.returncode == 2 and "There is no head 'two-layers'" in without.stderr
+    assert without.returncode == 2 and "'two-layers'" in without.stderr
     assert "--plugin FILE" in without.stderr
     listed = positively("check", "--plugin", plugin, "--method", "self-training", "--head", "two-layers").stdout
     assert "weight" in listed and "came to believe in" in listed and "width" in listed
@@ -70,17 +71,17 @@ def test_they_are_benched_by_name(plugin, tmp_path, positively):
 def test_a_plugin_that_is_not_there_or_broken_is_a_sentence(tmp_path, scenes, capsys):
     words = ["train", str(scenes / "train.csv"), "--method", "mine", "--plugin"]
     assert main([*words, str(tmp_path / "none.py")]) == 2
-    assert "none.py: there is no such Python file" in capsys.readouterr().err
+    assert "none.py" in capsys.readouterr().err
     (tmp_path / "broken.py").write_text("import positively as po\n1 / 0\n")
     assert main([*words, str(tmp_path / "broken.py")]) == 2
-    assert "cannot be loaded: ZeroDivisionError: division by zero" in capsys.readouterr().err
+    assert_names(capsys.readouterr().err, "broken.py", "ZeroDivisionError")
 
 
 def test_a_name_that_is_taken_is_refused_and_the_same_file_may_be_loaded_twice(plugin):
     try:
         load_plugin(str(plugin))
         load_plugin(str(plugin))
-        with pytest.raises(ConfigError, match="There is a method 'self-training' already"):
+        with pytest.raises(ConfigError, match="'self-training'"):
             METHODS.register("self-training")(type("Other", (), {}))
     finally:
         load_plugin.cache_clear()

@@ -119,12 +119,12 @@ def test_a_probe_is_fitted_by_one_process_while_the_others_wait(place, tables, e
         csv.writer(file).writerows([names, *rows])
     settings = {"backbone": "positively_tiny", "weights": place / "tiny.safetensors", "image_size": 24}
     words = ["train", tmp_path / "tags.csv", "--images", place, "--method", "closed-form", *options(settings)]
-    positively(*words, "--out", tmp_path / "one")
+    alone = positively(*words, "--out", tmp_path / "one")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     torchrun = [*launcher, "-m", "positively", *map(str, words), "--out", str(tmp_path / "two")]
     done = subprocess.run(torchrun, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("The run is in") == 1
+    assert done.stderr.count(str(tmp_path / "two")) == alone.stderr.count(str(tmp_path / "one")) > 0
     one, two = (load_file(tmp_path / name / "probe.safetensors") for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor)
@@ -151,7 +151,7 @@ def test_live_batchnorm_on_several_cpu_processes_is_refused_with_the_fix(scenes,
     words = ["train", scenes / "train.csv", *options(TINY), "--devices", 2, "--out", tmp_path / "run"]
     done = positively(*words, check=False)
     assert done.returncode == 2
-    assert "Pass --freeze-batchnorm to leave them as they are, or --devices 1." in done.stderr
+    assert "--freeze-batchnorm" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -14,6 +14,7 @@ from positively.labels import LabelTable
 from positively.losses import bce, epr
 from positively.research.rivals.interactive import asymmetric_sigmoid
 from positively.research.rivals.pursuit import matching_pursuit
+from wording import naming
 
 
 def make_table(states):
@@ -313,7 +314,7 @@ def test_imcl_takes_one_vector_a_class_as_their_mean_and_refuses_a_head_without_
     torch.testing.assert_close(method.atoms, inputs.mean(1))
     training = around(random_states(4, 3))
     training.trainable.head.last_layer = None
-    with pytest.raises(ConfigError, match=r"'imcl' needs a head that ends in a linear layer"):
+    with pytest.raises(ConfigError, match=naming("'imcl'", "head")):
         create_method("imcl").setup(training)
 
 
