@@ -24,6 +24,7 @@ from positively.research.bench.rivals import rivals_table
 from positively.research.bench.sections import suite_section
 from positively.research.bench.suite import read_suite, suite_names
 from positively.research.bench.tables import curves, sweep, table_1, table_3
+from wording import naming
 
 
 def result(row, ratio, seed, value, *, noise=0.0, dataset="coco-mini", family="coco", history=()):
@@ -159,7 +160,7 @@ def test_a_sweep_over_noise_stays_at_the_ratio_that_has_noise():
 
 
 def test_two_results_for_one_cell_are_refused():
-    with pytest.raises(RunError, match="PU-MLC, 10 % known, seed 0"):
+    with pytest.raises(RunError, match=naming("PU-MLC", "10 %", "seed 0")):
         table_1([*FEW, FEW[0]], "coco-mini", "probe")
 
 
