@@ -1,4 +1,4 @@
-"""Scores and label states in, the meaning of a score out."""
+"""Calibration: turn scores and label states into probabilities, counts of missing tags and thresholds."""
 
 from positively.calibration.calibrated import CalibratedScores, OutOfSample
 from positively.calibration.criteria import (

@@ -1,4 +1,4 @@
-"""What a classifier's scores mean, in one piece that is saved with it."""
+"""A calibration together with the scores it was fitted on, saved with the classifier."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from positively.metrics.average_precision import Values
 
 @dataclass(frozen=True)
 class CalibratedScores:
-    """A calibration, and the summary of the out-of-sample scores it was made from."""
+    """A calibration and the summary of the out-of-sample scores it was fitted on."""
 
     calibration: Calibration
     summary: Summary
 
     def thresholds(self, precision: float | None = None) -> Values:
-        """``(C,)`` probabilities from which on a tag is given; infinite where none is.
+        """``(C,)`` thresholds on the probability; infinite for a class that is never predicted.
 
         Args:
-            precision: Wished share of right tags; by default the largest expected F1 of each class.
+            precision: Minimum expected share of correct tags; by default, thresholds maximize the expected F1.
         """
         thresholds = (
             expected_f1_thresholds(self.calibration, self.summary)
@@ -36,11 +36,11 @@ class CalibratedScores:
         return np.where(self.calibration.learned, thresholds, np.inf)
 
     def expected(self, thresholds: npt.ArrayLike) -> Expected:
-        """What thresholds are expected to do on images like those of the table."""
+        """Expected precision, recall, F1 and number of tags at these thresholds."""
         return expected(self.calibration, self.summary, thresholds)
 
     def to_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Plain arrays under names that begin with ``name``, to be written to a file."""
+        """Plain arrays for a file, under names that begin with ``name``."""
         return {
             f"{name}.{kind}.{field.name}": np.ascontiguousarray(getattr(part, field.name))
             for kind, part in (("calibration", self.calibration), ("summary", self.summary))
@@ -49,7 +49,7 @@ class CalibratedScores:
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> CalibratedScores:
-        """What :meth:`to_arrays` gave."""
+        """Read the arrays that :meth:`to_arrays` returned."""
         calibration: dict[str, Any] = {
             field.name: arrays[f"{name}.calibration.{field.name}"] for field in fields(Calibration)
         }
@@ -60,8 +60,8 @@ class CalibratedScores:
 
 @dataclass(frozen=True)
 class OutOfSample:
-    """Scores of a table's images, each made without the image's own label, and what they mean."""
+    """Out-of-sample scores of a table's images, and their calibration."""
 
     scores: npt.NDArray[np.float32]
-    """``(N, C)``, known positives levelled (see ``rescale_loo``)."""
+    """``(N, C)``, with known positives rescaled (see ``rescale_loo``)."""
     calibrated: CalibratedScores

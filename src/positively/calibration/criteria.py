@@ -1,4 +1,4 @@
-"""Criteria that compare scores by positive labels alone."""
+"""Criteria that compare scores with positive labels alone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from positively.metrics.positive_unlabeled import TOP, ranked
 def log_rank(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None) -> float:
     """Mean of −log(rank / N) over the known positives; NaN if there is none.
 
-    Images of equal score share their mean rank.
+    Images with equal scores share their mean rank.
 
     Args:
-        scores: ``(N, C)``, of images whose own label did not shape them.
-        positives: ``(N, C)``, the known positives to rank.
-        reference: ``(N,)``, the images to rank them among; all by default.
+        scores: ``(N, C)`` out-of-sample scores.
+        positives: ``(N, C)`` flags of the known positives to rank.
+        reference: ``(N,)`` flags of the images to rank them among; all by default.
 
     >>> log_rank(np.array([[3.0], [2.0], [1.0], [0.0]]), np.array([[True], [False], [False], [False]])).__round__(4)
     1.3863
@@ -30,13 +30,13 @@ def log_rank(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] 
 def log_ranks(
     scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None = None
 ) -> npt.NDArray[np.float64]:
-    """−log(rank / N) of every known positive, class by class: what :func:`log_rank` is the mean of."""
+    """−log(rank / N) of every known positive; :func:`log_rank` is their mean."""
     found = [-np.log(one.rank / one.among) for one in ranked(scores, positives, reference)]
     return np.concatenate([np.zeros(0), *found])
 
 
 def summarized_pu_average_precision(summary: Summary) -> float:
-    """``pu_average_precision`` of a table of which only bins are left.
+    """``pu_average_precision`` computed from a summary.
 
     >>> from positively.calibration.summary import summarize
     >>> summarized_pu_average_precision(
@@ -54,9 +54,9 @@ def summarized_pu_average_precision(summary: Summary) -> float:
 
 
 def pooled_log_rank(summary: Summary) -> float:
-    """Mean of −log(rank / N) over all known positives of classes that have two or more; NaN if none has.
+    """Mean of −log(rank / N) over the known positives of all classes with at least two; NaN if there is none.
 
-    The only positive of a class is scored by a fit that saw none: its rank says nothing.
+    A class with one positive is left out: its leave-one-out score comes from a fit without any positive.
 
     >>> from positively.calibration.summary import summarize
     >>> pooled_log_rank(summarize([[4.0], [3.0], [1.0], [0.0]], [[1], [1], [0], [0]], leave_one_out=False)).__round__(4)

@@ -1,8 +1,8 @@
-"""From which probability on a tag is given: by expected F1, or for a wished precision.
+"""Thresholds on probabilities that maximize the expected F1 or reach a given precision.
 
-Where probabilities are calibrated nothing else is needed: among the images of a table, ranked by a class, the expected
-number of right tags down to some rank is the sum of the probabilities so far. Thresholds are probabilities; the largest
-F1 is reached at half of itself, so all thresholds live on one scale and a rare class can lean on the others.
+With calibrated probabilities, the expected number of correct tags among the top images of a class is the sum of their
+probabilities. The threshold that maximizes the expected F1 is half of that F1, so thresholds of all classes are on
+one scale, and those of rare classes can be shrunk towards the mean.
 """
 
 from __future__ import annotations
@@ -16,36 +16,37 @@ from positively.calibration.posterior import Calibration
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Values
 
-# Imaginary positives that vote for the mean threshold of all classes.
+# Number of pseudo-positives with which the threshold of a class is shrunk towards the mean of all classes.
 SHRINKAGE = 4.0
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What thresholds are expected to do on images like those of the table; ``(C,)`` unless said otherwise."""
+    """Expected quality of thresholds on images like those of the table; every array is ``(C,)``."""
 
     precision: Values
-    """NaN where no tag is given."""
+    """NaN for a class that is never predicted."""
     recall: Values
     f1: Values
     tags: Values
-    """Tags given per image, by class; their sum is the number of tags of a photo."""
+    """Predicted tags per image for each class; the sum over classes is the number of tags of an image."""
 
 
 def expected_f1_thresholds(calibration: Calibration, summary: Summary, shrinkage: float = SHRINKAGE) -> Values:
-    """Thresholds on the probability that make the expected F1 of each class largest.
+    """Thresholds on the probability that maximize the expected F1 of each class.
 
     Args:
-        calibration: what the scores mean.
-        summary: the table's out-of-sample scores.
-        shrinkage: imaginary positives that vote for the mean threshold of the learned classes.
+        calibration: The calibration of the scores.
+        summary: The table's out-of-sample scores.
+        shrinkage: Number of pseudo-positives with which each threshold is shrunk towards the mean of the learned
+            classes.
 
     Returns:
-        ``(C,)`` probabilities; a tag is given where its probability is at least the threshold.
+        ``(C,)`` probabilities; a tag is predicted if its probability is greater than or equal to the threshold.
     """
     right, given, total = _running(calibration, summary)
     f1 = 2.0 * right / np.maximum(given + total, 1e-12)
-    # The largest expected F1 is reached by giving what is likelier than half of it (Lipton et al., 2014).
+    # The threshold that maximizes the expected F1 is half of that F1 (Lipton et al., 2014).
     best = 0.5 * f1.max(axis=1, initial=0.0)
     weight = np.where(calibration.learned, summary.positives, 0.0)
     if not weight.any():
@@ -56,15 +57,15 @@ def expected_f1_thresholds(calibration: Calibration, summary: Summary, shrinkage
 
 
 def precision_thresholds(calibration: Calibration, summary: Summary, precision: float) -> Values:
-    """The lowest thresholds at which each class is expected to be right in at least this share of its tags.
+    """The lowest thresholds at which each class reaches a given expected precision.
 
     Args:
-        calibration: what the scores mean.
-        summary: the table's out-of-sample scores.
-        precision: wished share of right tags.
+        calibration: The calibration of the scores.
+        summary: The table's out-of-sample scores.
+        precision: Minimum expected share of correct tags.
 
     Returns:
-        ``(C,)`` probabilities; infinite for a class that cannot be that precise.
+        ``(C,)`` probabilities; infinite for a class that cannot reach this precision.
     """
     probabilities = bin_probabilities(calibration, summary)
     right, given, _ = _running(calibration, summary)
@@ -75,12 +76,12 @@ def precision_thresholds(calibration: Calibration, summary: Summary, precision: 
 
 
 def expected(calibration: Calibration, summary: Summary, thresholds: npt.ArrayLike) -> Expected:
-    """Expected precision, recall, F1 and tags an image at given thresholds.
+    """Expected precision, recall, F1 and number of tags per image at given thresholds.
 
     Args:
-        calibration: what the scores mean.
-        summary: the table's out-of-sample scores.
-        thresholds: one probability for all, or ``(C,)``.
+        calibration: The calibration of the scores.
+        summary: The table's out-of-sample scores.
+        thresholds: One probability for all classes, or ``(C,)``.
 
     >>> from positively.calibration import calibrate_summary, summarize
     >>> generator = np.random.default_rng(0)
@@ -109,6 +110,6 @@ def bin_probabilities(calibration: Calibration, summary: Summary) -> Values:
 
 
 def _running(calibration: Calibration, summary: Summary) -> tuple[Values, Values, Values]:
-    """Expected right tags and given tags down to each bin, ``(C, B)``, and expected positives ``(C, 1)``."""
+    """Cumulative expected correct tags and predicted tags, ``(C, B)``, and expected positives, ``(C, 1)``."""
     right = np.cumsum(summary.images * bin_probabilities(calibration, summary), axis=1)
     return right, np.cumsum(summary.images, axis=1), right[:, -1:]

@@ -1,10 +1,11 @@
-"""Maximum likelihood of what is known of a class, given its scores and its label frequency.
+"""Maximum likelihood fit of the link between score and probability, for a given label frequency.
 
-A class has the probability p = σ(slope·x + offset) at a scaled score x. Positives are known with the label frequency c,
-negatives with the negative frequency d, both at random, so that a label is known positive with probability c·p, known
-negative with d·(1 − p) and unknown with the rest. A pair that a person reviewed was unknown before, and
-chosen by its score: it counts as (1 − c)·p or (1 − d)·(1 − p). Without the first factor, reviewing the top of a list
-would leave nothing but known labels there, and c would look like one.
+The probability of a class at a scaled score x is p = σ(slope·x + offset). Positives are known at random with the label
+frequency c and negatives with the negative frequency d. A label is therefore known positive with probability c·p,
+known negative with probability d·(1 − p), and unknown otherwise.
+
+A pair that a person reviewed was unknown before and was selected by its score, so it contributes (1 − c)·p or
+(1 − d)·(1 − p). Without the factors 1 − c and 1 − d, a review of the top of the list would make c look like 1.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ import numpy as np
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Values
 
-# A ridge score is about c·p, so that its logit grows like its logarithm before it grows like itself: with z the
-# standardized score, k·asinh(z/k) is straighter than z. Complete labels of COCO and VOC prefer k = 1.5 to 2. For label
-# frequencies k = 1.2 was chosen on these two, and on no other data: it brings out the right ones from 10 to 90 % known.
+# A ridge score is about c·p, so its logit is not linear in the standardized score z; k·asinh(z/k) is closer to linear.
+# Complete labels of COCO and VOC prefer k from 1.5 to 2. For the estimate of label frequencies, k = 1.2 was chosen on
+# these two datasets only; it gives correct frequencies from 10 to 90 % known.
 ASINH_SCALE = 1.2
-# Slopes of COCO's and VOC's classes in these units; with n positives they are smaller by about LOSS/n, and their
+# Slopes of the classes of COCO and VOC in these units. With n positives, slopes are smaller by about LOSS/n and their
 # variance is larger by NOISE/n.
 TYPICAL_SLOPE, SLOPE_DEVIATION = 2.3, 0.4
 SLOPE_LOSS, SLOPE_NOISE = 1.5, 3.0
-# Standard deviations above the mean at which likely positives stand.
+# Typical score of a likely positive, in standard deviations above the mean.
 TOP = 4.0
 TINY = 1e-12
-# Fisher scoring with Levenberg's damping settles in about ten steps; the rest is for classes that hardly have a slope.
+# Fisher scoring with Levenberg damping converges in about ten steps; classes with almost no slope need more.
 MOST_STEPS, TOLERANCE = 40, 1e-3
 BLOCK = 32
 
 
 @dataclass(frozen=True)
 class SlopePrior:
-    """Normal priors: of the slope (logits per standard deviation of scaled score), and a weak one of the offset."""
+    """Normal priors of the slope (logits per standard deviation of the scaled score) and of the offset (weak)."""
 
     mean: Values
     deviation: Values
@@ -48,7 +49,7 @@ class SlopePrior:
 
 
 def typical_slope(asinh_scale: float, known: float = TYPICAL_SLOPE, known_scale: float = ASINH_SCALE) -> float:
-    """A slope that reaches, on scores scaled otherwise, the same logit where likely positives are.
+    """Convert a slope to another score scale, with the same logit at the score of a likely positive.
 
     >>> round(typical_slope(np.inf), 2)
     1.32
@@ -57,49 +58,49 @@ def typical_slope(asinh_scale: float, known: float = TYPICAL_SLOPE, known_scale:
 
 
 def slope_prior(summary: Summary, mean: float) -> SlopePrior:
-    """Scores made from few positives are noisy, so their slopes are smaller and differ more from class to class."""
+    """Prior of the slopes; with few positives, scores are noisy, and slopes are smaller and vary more."""
     count = np.maximum(summary.positives, 1.0)
     return SlopePrior(mean - SLOPE_LOSS / count, np.sqrt(SLOPE_DEVIATION**2 + SLOPE_NOISE / count))
 
 
 class Link(NamedTuple):
-    """Fitted links, one for each label frequency and class; arrays share one shape ``(…, C)``."""
+    """Fitted links, one for each label frequency and class; all arrays have the same shape ``(…, C)``."""
 
     slope: Values
     offset: Values
     variance: Values
-    """Of the slope, under its prior and the labels."""
+    """Posterior variance of the slope."""
     evidence: Values
-    """Log of the likelihood with slope and offset integrated out (Laplace's approximation), up to a constant."""
+    """Log marginal likelihood (Laplace approximation over slope and offset), up to a constant."""
 
 
 def standardize(summary: Summary, asinh_scale: float = ASINH_SCALE) -> Values:
-    """``(C, B)`` scores of the bins in standard deviations from the mean, like asinh beyond ``asinh_scale`` of them."""
+    """``(C, B)`` standardized scores of the bins; logarithmic beyond ``asinh_scale`` standard deviations."""
     distance = (summary.scores - summary.center[:, None]) / summary.scale[:, None]
     return asinh_distance(distance, asinh_scale)
 
 
 def asinh_distance(distance: Values | float, asinh_scale: float) -> Values:
-    """``asinh_scale · asinh(distance / asinh_scale)``: straight up to about ``asinh_scale``, logarithmic beyond."""
+    """``asinh_scale · asinh(distance / asinh_scale)``: linear up to about ``asinh_scale``, logarithmic beyond."""
     return np.asarray(asinh_scale * np.arcsinh(distance / asinh_scale) if np.isfinite(asinh_scale) else distance)
 
 
 def negative_frequency(summary: Summary, frequency: Values) -> Values:
-    """Share d of the negatives that are known, if the positives are ``known / frequency``; ``(…, C)`` as frequency."""
+    """Share d of the negatives that are known, if there are ``known / frequency`` positives; shape of ``frequency``."""
     known, negative = summary.known.sum(axis=1), summary.negative.sum(axis=1)
     absent = np.maximum(summary.images.sum(axis=1) - known / frequency, negative)
     return np.asarray(np.where(negative > 0.0, negative / np.maximum(absent, TINY), 0.0))
 
 
 def fit_link(summary: Summary, scaled: Values, frequency: Values, prior: SlopePrior, start: Link | None = None) -> Link:
-    """Most likely slope and offset of each class under each label frequency.
+    """Fit the most likely slope and offset of each class for each label frequency.
 
     Args:
-        summary: counts of C classes in B bins.
+        summary: Counts of C classes in B bins.
         scaled: ``(C, B)`` standardized scores of the bins.
-        frequency: ``(…, C)`` label frequencies to suppose.
-        prior: what slopes and offsets are like.
-        start: where to begin, with the shape of ``frequency``.
+        frequency: ``(…, C)`` label frequencies to assume.
+        prior: Priors of slopes and offsets.
+        start: Initial links, with the shape of ``frequency``.
 
     Returns:
         Links with the shape of ``frequency``.
@@ -114,7 +115,7 @@ def fit_link(summary: Summary, scaled: Values, frequency: Values, prior: SlopePr
         share = summary.positives / np.maximum(summary.images.sum(axis=1), 1.0) / frequency
         offset = np.log(np.clip(share, 1e-6, 0.9)) - 1.5
         start = Link(np.broadcast_to(prior.mean, frequency.shape), offset, offset, offset)
-    # A block of classes fits into the processor's cache and stops when all of it has settled.
+    # A block of classes fits into the CPU cache and stops when all of its classes have converged.
     blocks = [slice(first, first + BLOCK) for first in range(0, len(scaled), BLOCK)]
     parts = [
         _fit_block(
@@ -146,7 +147,7 @@ def _fit_block(model: _Model, slope: Values, offset: Values) -> Link:
 
 
 class _Local(NamedTuple):
-    """Penalized log-likelihood at a point, its gradient, and its expected curvature; ``(…, C)`` each."""
+    """Penalized log-likelihood at a point, its gradient and its expected curvature; each ``(…, C)``."""
 
     value: Values
     by_slope: Values
@@ -157,7 +158,7 @@ class _Local(NamedTuple):
 
 
 def _direction(state: _Local, damping: Values) -> tuple[Values, Values]:
-    """A step of Fisher scoring with Levenberg's damping, not longer than the logits can stand."""
+    """One step of Fisher scoring with Levenberg damping, with a limited length."""
     first, second = state.first * (1.0 + damping), state.second * (1.0 + damping)
     determinant = first * second - state.mixed**2
     steeper = (second * state.by_slope - state.mixed * state.by_offset) / determinant
@@ -167,7 +168,7 @@ def _direction(state: _Local, damping: Values) -> tuple[Values, Values]:
 
 
 class _Model:
-    """The likelihood of C classes under given label frequencies; the last axis, bins, is summed over."""
+    """The likelihood of C classes for given label frequencies; sums run over the last axis, the bins."""
 
     def __init__(self, summary: Summary, scaled: Values, frequency: Values, prior: SlopePrior) -> None:
         self.scaled, self.prior = scaled, prior
@@ -183,7 +184,7 @@ class _Model:
 
     def at(self, slope: Values, offset: Values) -> _Local:
         c, d, prior = self.c, self.d, self.prior
-        lever = self.scaled  # derivative of the logit by the slope
+        lever = self.scaled  # derivative of the logit with respect to the slope
         logits = np.clip(slope[..., None] * lever + offset[..., None], -40.0, 40.0)
         p = 1.0 / (1.0 + np.exp(-logits))
         q = 1.0 - p
@@ -192,7 +193,7 @@ class _Model:
         log_p = np.log(p)
         value = (self.present + self.absent) * log_p - self.absent * logits + self.unknown * np.log(rest)
         pull = self.present * q - self.absent * p - self.unknown * hidden
-        # Fisher information of one label about its logit, over the three things that can be known of it.
+        # Fisher information of one label about its logit, over the three label states.
         information = self.open_to_chance * (c * p * q**2 + d * p**2 * q + hidden * (c - d) * p * q)
         information = information + self.reviewed * p * q
         steep, high = (slope - prior.mean) / prior.deviation, (offset - prior.offset_mean) / prior.offset_deviation

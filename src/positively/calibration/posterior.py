@@ -1,4 +1,4 @@
-"""Probability of a tag given its score, per class, from labels most of which are unknown."""
+"""Probability of each tag given its score, fitted on labels that are mostly unknown."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from positively.calibration.summary import LARGEST, Summary, summarize
 from positively.labels import NEGATIVE, POSITIVE
 from positively.metrics.average_precision import Flags, Values, as_floats, check_inputs
 
-# Per standard deviation of the score: a class of which nothing could be learned still keeps the order of its scores.
+# Per standard deviation of the score: a class without a fitted slope still keeps the order of its scores.
 SMALLEST_SLOPE = 0.05
-# One-sided 5 % of a normal distribution: known positives must rank above the others by more than chance.
+# One-sided 5 % quantile of the normal distribution, for the test that known positives rank above the other images.
 LEARNED_DEVIATIONS = 1.645
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a score means: logit = slope · f(score − center) + offset; every array is ``(C,)``.
+    """Map scores to probabilities: logit = slope · f(score − center) + offset; every array is ``(C,)``.
 
-    ``f(v) = width · asinh(v / width)``; with infinite width it is v itself and the center is zero, so that
+    ``f(v) = width · asinh(v / width)``. With infinite width, f(v) = v and the center is zero, so
     logit = slope · score + offset.
     """
 
@@ -48,9 +48,10 @@ class Calibration:
     positives: Values
     """Expected number of positives in the table, known and hidden."""
     at_most: Values
-    """Number of positives that nine of ten classes do not exceed."""
+    """Upper bound on the number of positives that holds with probability 0.9."""
     learned: Flags
-    """Whether three positives or more rank above the other images by more than chance; if not, trust no probability."""
+    """Whether at least three positives rank above the other images by more than chance; if not, do not use the
+    probabilities."""
 
     def select(self, classes: npt.NDArray[np.integer] | Flags) -> Calibration:
         """The calibration of some classes, by index or flag."""
@@ -71,9 +72,9 @@ class Calibration:
         return np.asarray(scipy.special.expit(self.logits(scores)))
 
     def soft_targets(self, scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
-        """``(N, C)`` probabilities given score *and* label: 1 known positive, 0 known negative, q where unknown.
+        """``(N, C)`` probabilities given score *and* label: 1 if known positive, 0 if known negative, q if unknown.
 
-        An unknown label is a hidden positive or a hidden negative, q = (1−c)p / [(1−c)p + (1−d)(1−p)].
+        q = (1−c)p / [(1−c)p + (1−d)(1−p)] is the probability that an unknown label is a hidden positive.
         """
         checked, checked_states = check_inputs(scores, states)
         hidden = hidden_share(self.probabilities(checked), self.label_frequency, self.negative_frequency)
@@ -89,21 +90,24 @@ def calibrate(
     asinh_scale: float = np.inf,
     frequency_asinh_scale: float = ASINH_SCALE,
 ) -> Calibration:
-    """Learn what out-of-sample scores mean, from the labels that are known.
+    """Fit probabilities to out-of-sample scores from positive and unknown labels.
 
     Args:
-        scores: ``(N, C)`` out-of-sample scores of the table's images; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
-        reviewed: ``(N, C)`` flags of pairs that were unknown, chosen by score and judged by a person; none by default.
-            All other known labels count as known at random.
-        leave_one_out: whether scores are those of the closed form, each made without the image's own label.
-        asinh_scale: standard deviations beyond which the logit grows like asinh. Infinite for logits linear in the
-            score; with 2 the probabilities are closer to the truth, above all the high ones.
-        frequency_asinh_scale: the same while label frequencies are estimated, where it matters more (see
-            ``estimate_frequencies``). The default suits the closed form; infinite suits logits of a network.
+        scores: ``(N, C)`` array or tensor of out-of-sample scores (leave-one-out or cross-validated).
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
+        reviewed: ``(N, C)`` flags of pairs that were unknown, selected by their score and then decided by a person;
+            none by default. All other known labels are assumed to be known at random.
+        leave_one_out: Whether the scores are leave-one-out scores of a probe (see ``rescale_loo``).
+        asinh_scale: Number of standard deviations beyond which the logit grows like asinh. The default, infinity,
+            makes logits linear in the score; 2 gives more accurate probabilities, especially high ones.
+        frequency_asinh_scale: The same for the estimate of the label frequencies, where it matters more (see
+            ``estimate_frequencies``). The default suits a probe; use infinity for logits of a network.
 
     Returns:
-        The calibration.
+        The calibration, with ``probabilities(scores)`` and the estimated number of positives of each class.
+
+    Raises:
+        MetricError: if the shapes differ, a score is NaN or there is no image or class.
 
     >>> generator = np.random.default_rng(0)
     >>> truth = generator.random((2000, 4)) < 0.2
@@ -119,7 +123,7 @@ def calibrate(
 def calibrate_summary(
     summary: Summary, asinh_scale: float = np.inf, frequency_asinh_scale: float = ASINH_SCALE
 ) -> Calibration:
-    """``calibrate`` for a table of which only the summary is at hand."""
+    """:func:`calibrate` from a summary of the scores."""
     frequencies = estimate_frequencies(summary, frequency_asinh_scale)
     c = frequencies.label_frequency
     d = np.minimum(negative_frequency(summary, c), 1.0 - TINY)
@@ -144,7 +148,7 @@ def calibrate_summary(
 
 
 def _fit(summary: Summary, asinh_scale: float, frequency: Values, mean_slope: float) -> tuple[Values, Values]:
-    """``(C,)`` slopes and offsets per standard deviation; a class that has no slope gets its share everywhere."""
+    """``(C,)`` slopes and offsets per standard deviation; without a slope, a class has a constant probability."""
     prior = slope_prior(summary, mean_slope)
     link = fit_link(summary, standardize(summary, asinh_scale), frequency, prior)
     share = np.clip(summary.known.sum(axis=1) / frequency / summary.images.sum(axis=1), 1e-6, 1.0 - 1e-6)
@@ -167,10 +171,10 @@ def _flat(summary: Summary) -> Flags:
 
 
 def is_learned(summary: Summary) -> Flags:
-    """``(C,)`` flags: three positives or more, which rank above the other images by more than chance."""
+    """``(C,)`` flags of the classes with at least three positives that rank above the others by more than chance."""
     positives, images = summary.known + summary.accepted, summary.images
     total, count = images.sum(axis=1), positives.sum(axis=1)
-    # Mann and Whitney: shares of the images that rank below a bin, half of those in the bin itself.
+    # Mann–Whitney statistic: share of the images that rank below a bin, plus half of those in the bin.
     below = (total[:, None] - np.cumsum(images, axis=1) + 0.5 * images) / total[:, None]
     mean = (positives * below).sum(axis=1) / np.maximum(count, 1.0)
     deviations = (mean - 0.5) * np.sqrt(12.0 * count)

@@ -1,10 +1,10 @@
-"""How many of a class's positives are known, and how many there are, without knowing negatives.
+"""Estimate the share of positives that are known, and the number of positives, without negatives.
 
-Every label frequency c on a grid is tried: how well do c·σ(slope·x + offset) and the known labels of a class agree,
-slope and offset integrated out? Frequencies of the classes of one table resemble each other: their logits are normal
-around a common one, whose place and spread are learned from all classes together and integrated out as well. So a class
-with many known positives is judged by itself, a class with few leans on the others, and what the scores cannot tell
-(most, when a tenth is known) stays open and widens the bound.
+For each label frequency c on a grid, we compute the evidence of c·σ(slope·x + offset) for the known labels of a class,
+with slope and offset integrated out. The model is hierarchical: the logits of the frequencies of all classes in a table
+are normal around a common value, whose location and spread are estimated from all classes and integrated out. A class
+with many known positives is therefore estimated on its own, and a class with few is shrunk towards the others. What
+the scores cannot determine widens the upper bound.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ from positively.calibration.likelihood import (
 from positively.calibration.summary import Summary
 from positively.metrics.average_precision import Values
 
-# Links are fitted on the coarse grid; their evidence is smooth, and read off on the fine one.
+# Links are fitted on the coarse grid; their evidence is smooth and is interpolated on the fine one.
 COARSE_GRID = np.linspace(-5.0, 5.0, 17)
 LOGIT_GRID = np.linspace(-5.0, 5.0, 101)
 SPREAD_GRID = np.array([0.1, 0.2, 0.35, 0.6, 1.0, 1.6])
-# The spread of logit(c) is about 0.35, give or take a factor of two, as long as a table does not show otherwise.
+# Prior of the spread of logit(c): 0.35, within a factor of two.
 TYPICAL_SPREAD, SPREAD_FACTOR = 0.35, 2.0
-# A class with fewer known positives has no shape to learn from.
+# A class with fewer known positives is not used for the estimate.
 FEWEST_POSITIVES = 3
-# Before a table is seen, about half of its tags are known: logit(c) is normal around 0 with this deviation. Large
-# tables outvote it; small ones, where few and many missing tags explain the labels alike, would else be told of up to
-# three times too many (543 photos of COCO, 30 % known).
+# Prior of the common frequency: logit(c) is normal around 0 (half of the tags are known) with this deviation. Large
+# tables override it. Without it, small tables, where few and many missing tags explain the labels equally well, would
+# get estimates up to three times too high (543 images of COCO, 30 % known).
 COMMON_DEVIATION = 0.6
-# Some things (a knife on a laid table) are guessed from what is around them: their probability levels off below one,
-# and c·p below c, as if fewer were known. One class in twenty is like that, and levels off anywhere. Chosen on 10,000
-# photos of COCO that serve nothing else, and VOC's val.
+# Some objects are recognized from their context (a knife on a laid table), so their probability levels off below one,
+# and c·p below c, as if fewer were known. The model assumes this for one class in twenty, at any level. Chosen on
+# 10,000 images of COCO that are used for nothing else, and on the val part of VOC.
 PLATEAU_SHARE = 0.05
-# Mean slopes of tables differ by this, and are found in a few rounds.
+# Standard deviation of the mean slope between tables, and the number of rounds that estimate it.
 TABLE_DEVIATION, ROUNDS = 0.8, 4
-# What the bound allows for beyond chance: errors of single classes in logit(c), and c a little too large for all of
-# them, as the shape of the link is not quite the true one. Chosen so that bounds held on masks of COCO and VOC.
+# Model errors that the bound allows for: errors of single classes in logit(c), and a c that is slightly too large for
+# all classes because the link is only approximate. Chosen so that the bounds hold on masks of COCO and VOC.
 CLASS_ERROR, SHAPE_ERROR = 0.25, 0.08
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """What is known of the label frequencies of C classes, on a grid of G logits."""
+    """Posterior of the label frequencies of C classes, on a grid of G logits."""
 
     posterior: Values
     """``(G, C)`` weights of the grid; a column sums to one."""
     common: float
     slope: float
-    """Mean slope of this table's classes, before what few positives cost."""
+    """Mean slope of this table's classes, before the correction for few positives."""
 
     @property
     def label_frequency(self) -> Values:
@@ -67,16 +67,16 @@ class Frequencies:
 
 
 def estimate_frequencies(summary: Summary, asinh_scale: float = ASINH_SCALE) -> Frequencies:
-    """Label frequencies of all classes, and the slopes they go with.
+    """Estimate the label frequency of every class.
 
-    Every class with some known positives is asked, whether it was learned or not: those that happen to rank well would
-    make c look large. A class with too few gets what the others have in common.
+    All classes with at least three known positives are used, whether they were learned or not, because selecting the
+    classes that rank well would make c look too large. The other classes get the common estimate.
 
     Args:
-        summary: counts of C classes.
-        asinh_scale: standard deviations beyond which scores count like their asinh, to make the true logit straight. It
-            cannot be learned: a straighter link with a smaller c explains the same labels. The default is that of the
-            probe's scores.
+        summary: Counts of C classes.
+        asinh_scale: Number of standard deviations beyond which scores grow like asinh, so that the logit is linear.
+            It cannot be estimated, because another scale with a smaller c explains the same labels. The default suits
+            the scores of a probe.
 
     Returns:
         The frequencies.
@@ -113,9 +113,9 @@ def estimate_frequencies(summary: Summary, asinh_scale: float = ASINH_SCALE) -> 
 
 @cache
 def _spline() -> Values:
-    """``(G, K)``: values on the coarse grid → values of their cubic spline (not-a-knot) on the fine one.
+    """``(G, K)`` matrix that interpolates from the coarse to the fine grid (cubic spline, not-a-knot).
 
-    ``scipy.interpolate`` has it too; its import takes longer than the fit of a small table.
+    We do not use ``scipy.interpolate`` because its import takes longer than the fit of a small table.
     """
     unit = np.eye(len(COARSE_GRID))
     before, after = np.eye(len(unit), k=-1), np.eye(len(unit), k=1)
@@ -132,10 +132,10 @@ def _spline() -> Values:
 
 
 def _mean_slope(mean: float, typical: float, prior: SlopePrior, slope: Values, variance: Values) -> float:
-    """Most likely mean of all classes' slopes, given each class's slope and its variance under the present prior.
+    """Most likely mean of the slopes, given each class's slope and its variance under the current prior.
 
-    Labels that leave the share s = variance / prior variance to the prior moved the slope by 1 − s of the way to what
-    they wish by themselves, so that the moves are added up and divided by the shares.
+    With s = variance / prior variance, the labels move a slope by 1 − s of the way from the prior mean to their own
+    estimate. The update is the sum of these moves divided by the sum of the shares.
     """
     precision = prior.deviation**-2
     heard = precision * np.clip(1.0 - variance * precision, 0.0, 1.0)
@@ -144,13 +144,13 @@ def _mean_slope(mean: float, typical: float, prior: SlopePrior, slope: Values, v
 
 
 def pool(evidence: Values) -> tuple[Values, float]:
-    """Posterior of each class's logit(c) when the classes' logits are normal around an unknown common one.
+    """Posterior of each class's logit(c) if the logits of all classes are normal around an unknown common value.
 
     Args:
-        evidence: ``(G, C)`` log-likelihoods of the grid.
+        evidence: ``(G, C)`` log-likelihoods on the grid.
 
     Returns:
-        ``(G, C)`` weights, and the common label frequency.
+        ``(G, C)`` posterior weights, and the common label frequency.
 
     >>> sharp = -0.5 * ((LOGIT_GRID[:, None] - np.array([0.0, 0.1])) / 0.05) ** 2
     >>> weights, common = pool(np.column_stack([sharp, np.zeros(101)]))
@@ -168,31 +168,31 @@ def pool(evidence: Values) -> tuple[Values, float]:
     hyper -= 0.5 * (common / COMMON_DEVIATION) ** 2
     weight = np.exp(hyper - hyper.max())
     weight /= weight.sum()
-    # Mixture over hyperparameters of each class's own posterior.
+    # The posterior of each class is a mixture over the hyperparameters.
     posterior = shifted * (prior @ (weight[:, None] / fit))
     return posterior / posterior.sum(axis=0), float(scipy.special.expit(np.asarray(weight @ common)))
 
 
 def _plateaus() -> Values:
-    """``(G, G)`` for each c, weights of the levels below it at which c·p may stop growing: uniform from 0 to c."""
+    """``(G, G)`` weights of the levels at which c·p may level off, for each c: uniform from 0 to c."""
     level = scipy.special.expit(LOGIT_GRID)
     below = np.tril(np.broadcast_to(level * (1.0 - level), (len(level), len(level))))
     return np.asarray(below / below.sum(axis=1, keepdims=True))
 
 
 def at_most(known: Values, posterior: Values, level: float = 0.9) -> Values:
-    """Number of positives that is not exceeded with probability ``level``.
+    """Upper bound on the number of positives that holds with probability ``level``.
 
-    With n known and label frequency c, every total being equally likely beforehand, the hidden positives follow the
-    negative binomial distribution NB(n + 1, c); c follows the posterior, blurred by what the model gets wrong.
+    With n known positives, label frequency c and a uniform prior on the total, the number of hidden positives follows
+    the negative binomial distribution NB(n + 1, c). c follows its posterior, widened by the model errors.
 
     Args:
         known: ``(C,)`` positives known at random.
         posterior: ``(G, C)`` weights over the grid of logits.
-        level: probability that the bound holds.
+        level: Probability that the bound holds.
 
     Returns:
-        ``(C,)`` upper bounds, the known positives included.
+        ``(C,)`` upper bounds, including the known positives.
 
     >>> sure = (np.abs(LOGIT_GRID) < 1e-9).astype(float)[:, None]
     >>> bool(55 < at_most(np.array([50.0]), sure)[0] < 140)

@@ -1,8 +1,8 @@
-"""What calibration needs to know of the scores of a table: a few hundred bins a class instead of every image.
+"""Summaries of scores for calibration: a few hundred bins per class instead of every image.
 
-Bins follow the rank of the score and are fine at the top, where positives are: the first ``HEAD`` images of a class
-have a bin each, further down each bin reaches ``GROWTH`` times as deep as the last: 140 bins for a million images.
-Classes are independent, so that a large table is summarized block by block of classes and put together by ``join``.
+Bins follow the rank of the score and are narrow at the top, where the positives are: each of the first ``HEAD`` images
+has its own bin, and below, each bin ends ``GROWTH`` times as deep as the last (140 bins for a million images). Classes
+are independent, so a large table can be summarized in blocks of classes that ``join`` concatenates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST = 1e100
 
 @dataclass(frozen=True)
 class Summary:
-    """Scores and label states of C classes in B bins of descending score; counts are numbers of images."""
+    """Scores and label states of C classes in B bins of descending score; counts are in images."""
 
     scores: Values
     """``(C, B)`` mean score of the bin."""
@@ -35,13 +35,13 @@ class Summary:
     negative: Values
     """``(C, B)`` negatives known at random."""
     accepted: Values
-    """``(C, B)`` pairs a person reviewed and found positive."""
+    """``(C, B)`` reviewed pairs that are positive."""
     rejected: Values
-    """``(C, B)`` pairs a person reviewed and found negative."""
+    """``(C, B)`` reviewed pairs that are negative."""
     center: Values
     """``(C,)`` mean score over all images."""
     scale: Values
-    """``(C,)`` standard deviation of the score over all images; 1 where all are equal."""
+    """``(C,)`` standard deviation of the score over all images; 1 if all are equal."""
 
     @property
     def images(self) -> Values:
@@ -50,7 +50,7 @@ class Summary:
 
     @property
     def positives(self) -> Values:
-        """``(C,)`` positives on record, known at random or reviewed."""
+        """``(C,)`` known positives, including the reviewed ones."""
         return np.asarray((self.known + self.accepted).sum(axis=1))
 
     def select(self, classes: npt.NDArray[np.integer] | slice) -> Summary:
@@ -59,23 +59,24 @@ class Summary:
 
 
 def join(parts: Sequence[Summary]) -> Summary:
-    """Put blocks of classes of the same images together, in this order."""
+    """Concatenate blocks of classes of the same images."""
     return Summary(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Summary)))
 
 
 def summarize(
     scores: npt.ArrayLike, states: npt.ArrayLike, reviewed: npt.ArrayLike | None = None, leave_one_out: bool = True
 ) -> Summary:
-    """Bins of the scores of all images, class by class.
+    """Summarize the scores of all images in bins, for each class.
 
     Args:
-        scores: ``(N, C)`` out-of-sample scores; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
-        reviewed: ``(N, C)`` flags of pairs that were unknown, chosen by score and judged by a person; none by default.
-        leave_one_out: whether an image's score was made without its own label (see ``rescale_loo``).
+        scores: ``(N, C)`` array or tensor of out-of-sample scores.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
+        reviewed: ``(N, C)`` flags of pairs that were unknown, selected by their score and then decided by a person;
+            none by default.
+        leave_one_out: Whether the scores are leave-one-out scores of a probe (see ``rescale_loo``).
 
     Returns:
-        The summary, without regard to the order of the images.
+        The summary, which does not depend on the order of the images.
 
     >>> summary = summarize([[0.9], [0.1], [0.4]], [[1], [0], [-1]])
     >>> summary.scores.tolist(), summary.known.tolist(), summary.negative.tolist()
@@ -84,9 +85,9 @@ def summarize(
     checked, checked_states = check_inputs(scores, states)
     judged = np.zeros(checked.shape, np.bool_) if reviewed is None else to_array(reviewed).astype(np.bool_)
     if judged.shape != checked.shape:
-        raise MetricError(f"Which pairs were reviewed has the shape {judged.shape}, scores have {checked.shape}.")
+        raise MetricError(f"The flags of reviewed pairs have shape {judged.shape}; the scores have {checked.shape}.")
     if not checked.size:
-        raise MetricError(f"Scores of the shape {checked.shape} mean nothing: there must be an image and a class.")
+        raise MetricError(f"There must be at least one image and one class; the scores have shape {checked.shape}.")
     return join(
         [
             _summarize_class(checked[:, [index]], checked_states[:, [index]], judged[:, index], leave_one_out)
@@ -96,10 +97,10 @@ def summarize(
 
 
 def _summarize_class(scores: Scores, states: States, judged: Flags, leave_one_out: bool) -> Summary:
-    """Summary of one class, whose scores and states are ``(N, 1)``: no more than a column is held in memory."""
+    """Summary of one class; scores and states are ``(N, 1)``, to hold only one column in memory."""
     values = np.clip(scores.astype(np.float64), -LARGEST, LARGEST)
     column = (rescale_loo(values, states) if leave_one_out else values)[:, 0]
-    # Ties follow the label, so that the order of the images does not matter; images of one score share one x anyway.
+    # Break ties by label so that the order of the images does not matter.
     order = np.lexsort((judged, states[:, 0], -column))
     ordered, state, judged = column[order], states[order, 0], judged[order]
     starts = bin_starts(len(column))
@@ -107,7 +108,7 @@ def _summarize_class(scores: Scores, states: States, judged: Flags, leave_one_ou
     def per_bin(numbers: npt.NDArray[np.generic]) -> Values:
         return np.asarray(np.add.reduceat(numbers.astype(np.float64), starts))[None]
 
-    # From the ordered column, so that sums do not depend on the order of the images either.
+    # Use the ordered column, so that rounding does not depend on the order of the images either.
     scale = ordered.std(keepdims=True)
     return Summary(
         scores=per_bin(ordered) / np.diff(np.append(starts, len(column))),
@@ -127,17 +128,17 @@ def rescale_loo(
     known: npt.NDArray[np.int64] | None = None,
     together: npt.NDArray[np.int64] | int = 1,
 ) -> Values:
-    """Lift leave-one-out scores of known positives to where a hidden positive of the same looks would stand.
+    """Rescale leave-one-out scores of known positives to the level of hidden positives.
 
-    A score of the closed form is a sum over the known positives. A known positive is scored by the n − 1 others, a
-    hidden one by all n, so that on average it stands (n − 1)/n as high. With ten known positives a class that is enough
-    to make the label frequency look a third too small.
+    The score of a probe is a sum over the known positives. A known positive is scored by the n − 1 others but a hidden
+    positive by all n, so the score of a known positive is (n − 1)/n as high on average. With ten known positives per
+    class, this would make the label frequency look a third too small.
 
     Args:
         scores: ``(N, C)`` leave-one-out scores.
         states: ``(N, C)`` states of these images.
-        known: ``(C,)`` known positives of each class, if the images are a sample of those that were learned from.
-        together: ``(N, C)`` known positives that were left out together with each image, itself among them.
+        known: ``(C,)`` known positives of each class in the training set, if the images are a sample of it.
+        together: ``(N, C)`` number of known positives that were left out together with each image, including itself.
 
     >>> rescale_loo(np.array([[0.2], [0.4], [0.3]]), np.array([[1], [1], [0]])).tolist()
     [[0.4], [0.8], [0.3]]
@@ -148,7 +149,7 @@ def rescale_loo(
 
 
 def bin_starts(images: int) -> npt.NDArray[np.int64]:
-    """``(B,)`` ranks at which the bins of so many images start."""
+    """``(B,)`` first rank of each bin, for this number of images."""
     starts = list(range(min(HEAD, images)))
     start = HEAD
     while start < images:

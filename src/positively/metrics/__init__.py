@@ -1,4 +1,4 @@
-"""Scores and label states in, numbers out. Unknown labels are never scored; every metric is a fraction in [0, 1]."""
+"""Metrics for multi-label scores. Unknown labels are never scored; every metric is a fraction in [0, 1]."""
 
 from positively.metrics.average_precision import average_precision, mean_average_precision
 from positively.metrics.curves import PrecisionRecallCurve, precision_recall_curve

@@ -1,4 +1,4 @@
-"""Average precision, all points, exact under ties; and the check of scores and states that every metric begins with."""
+"""Average precision with exact handling of ties, and the input checks that all metrics share."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ Flags = npt.NDArray[np.bool_]
 def average_precision(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
     """Average precision of each class over its known labels.
 
-    Equal scores enter together, as in scikit-learn: AP is the mean, over the known positives, of the precision among
-    the known labels that score at least as high.
+    AP is the mean, over the known positives, of the precision among the known labels with an equal or higher score.
+    Ties are handled as in scikit-learn: images with equal scores share one threshold.
 
     Args:
-        scores: ``(N, C)`` numbers, higher means more likely; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        scores: ``(N, C)`` array or tensor; a higher score means more likely.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
 
     Returns:
-        ``(C,)`` fractions; NaN for a class without a known positive or without a known negative.
+        ``(C,)`` fractions; NaN for a class that lacks a known positive or a known negative.
+
+    Raises:
+        MetricError: if the shapes differ or a score is NaN.
+        LabelError: if a state is none of +1, 0 and −1.
 
     >>> average_precision([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, 1], [-1, 0], [1, -1]]).round(3).tolist()
     [0.833, 0.5]
@@ -37,17 +41,19 @@ def average_precision(scores: npt.ArrayLike, states: npt.ArrayLike) -> Values:
 
 
 def mean_average_precision(scores: npt.ArrayLike, states: npt.ArrayLike) -> float:
-    """Mean of the average precision over the classes that can be scored (mAP).
+    """Mean average precision (mAP) over the classes that can be scored.
+
+    A class can be scored if it has at least one known positive and one known negative.
 
     Args:
-        scores: ``(N, C)`` numbers, higher means more likely; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        scores: ``(N, C)`` array or tensor; a higher score means more likely.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
 
     Returns:
         A fraction in [0, 1].
 
     Raises:
-        MetricError: if the labels only list positives, or no class has both a known positive and a known negative.
+        MetricError: if no class can be scored, the shapes differ or a score is NaN.
 
     >>> round(mean_average_precision([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, 1], [-1, 0], [1, -1]]), 3)
     0.667
@@ -58,7 +64,7 @@ def mean_average_precision(scores: npt.ArrayLike, states: npt.ArrayLike) -> floa
 
 
 def class_average_precision(scores: Scores, states: States) -> Values:
-    """``(C,)`` average precisions of inputs that were checked already."""
+    """``(C,)`` average precisions of checked inputs."""
     precision = np.full(scores.shape[1], np.nan)
     for index, (positives, negatives) in enumerate(known_scores(scores, states)):
         if positives.size and negatives.size:
@@ -68,10 +74,10 @@ def class_average_precision(scores: Scores, states: States) -> Values:
 
 
 def known_scores(scores: Scores, states: States) -> Iterator[tuple[Scores, Scores]]:
-    """Yield, class by class, the ascending scores of its known positives and of its known negatives.
+    """Yield, for each class, the sorted scores of its known positives and of its known negatives.
 
-    Ranks need only the sorted values, never an argsort: numpy sorts values with SIMD, several times faster. That is
-    why a loop over classes beats one vectorised argsort; it also needs the memory of a single column only.
+    A loop over classes is faster than one vectorized argsort because numpy sorts plain values with SIMD, and it needs
+    the memory of one column only.
     """
     for index in range(scores.shape[1]):
         column, state = scores[:, index], states[:, index]
@@ -79,29 +85,29 @@ def known_scores(scores: Scores, states: States) -> Iterator[tuple[Scores, Score
 
 
 def count_from(ascending: Scores, thresholds: Scores) -> Counts:
-    """How many of the ascending values are at least as large as each threshold."""
+    """Count the ascending values that are greater than or equal to each threshold."""
     return np.asarray(ascending.size - np.searchsorted(ascending, thresholds, side="left"), dtype=np.int64)
 
 
 def check_inputs(scores: npt.ArrayLike, states: npt.ArrayLike) -> tuple[Scores, States]:
-    """Return scores and states as arrays of one ``(N, C)`` shape, or say what is wrong with them.
+    """Return scores and states as arrays of the same ``(N, C)`` shape.
 
-    A NaN is refused even where the label is unknown: it means that the model is broken.
+    A NaN score is an error even where the label is unknown, because it means that the model is broken.
     """
     checked_scores, checked_states = as_floats(scores), check_states(to_array(states))
     if checked_scores.ndim != 2 or checked_scores.shape != checked_states.shape:
         raise MetricError(
-            f"Scores and label states must both be images × classes; their shapes are {checked_scores.shape} "
-            f"and {checked_states.shape}."
+            f"Scores and label states must have the same shape, images × classes; got {checked_scores.shape} and "
+            f"{checked_states.shape}."
         )
     missing = int(np.isnan(checked_scores).sum())
     if missing:
-        raise MetricError(f"{missing} of {checked_scores.size} scores are NaN; check what the model gave out.")
+        raise MetricError(f"{missing} of {checked_scores.size} scores are NaN; check the model's output.")
     return checked_scores, checked_states
 
 
 def as_floats(values: npt.ArrayLike) -> Scores:
-    """Values as float32 or float64; both keep the order of what came in, so that ranks stay exact."""
+    """Convert to float32 or float64; both preserve the order of the input, so ranks stay exact."""
     array = to_array(values)
     if array.dtype in (np.float32, np.float64):
         return array
@@ -109,26 +115,26 @@ def as_floats(values: npt.ArrayLike) -> Scores:
 
 
 def to_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Take an array, nested lists, or a torch tensor of any device and kind, without importing torch."""
+    """Convert nested lists, an array or a torch tensor on any device to an array, without importing torch."""
     if not hasattr(values, "detach"):
         return np.asarray(values)
     tensor: Any = values.detach().cpu()
-    # numpy has no bfloat16; float32 holds every 16-bit and 8-bit float exactly.
+    # numpy has no bfloat16; float32 represents every 16-bit and 8-bit float exactly.
     return np.asarray((tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor).numpy())
 
 
 def scorable(states: States) -> Flags:
-    """``(C,)`` flags: the class has a known positive and a known negative."""
+    """``(C,)`` flags of the classes with a known positive and a known negative."""
     return np.asarray((states == POSITIVE).any(axis=0) & (states == NEGATIVE).any(axis=0))
 
 
 def require_scorable(states: States) -> Flags:
-    """``(C,)`` flags of the classes that can be scored, of which there must be one."""
+    """``(C,)`` flags of the classes that can be scored; raises if there are none."""
     scored = scorable(states)
     if scored.any():
         return scored
     if (states == POSITIVE).any() and not (states == NEGATIVE).any():
         raise MetricError(
-            "The labels only list positives; what is absent must be known too before scores can be judged."
+            "The labels contain positives only. Scores can be evaluated only where some labels are known negatives."
         )
-    raise MetricError("No class has both a known positive and a known negative label, so nothing can be scored.")
+    raise MetricError("No class has both a known positive and a known negative, so no class can be scored.")

@@ -1,4 +1,4 @@
-"""Precision against recall, class by class."""
+"""Precision-recall curves, one for each class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from positively.metrics.average_precision import Scores, Values, check_inputs, c
 
 
 class PrecisionRecallCurve(NamedTuple):
-    """One class: T thresholds, ascending, and T + 1 points, the last of which is precision 1 at recall 0."""
+    """Curve of one class: T ascending thresholds and T + 1 points; the last point is precision 1 at recall 0."""
 
     precision: Values
     recall: Values
@@ -19,14 +19,14 @@ class PrecisionRecallCurve(NamedTuple):
 
 
 def precision_recall_curve(scores: npt.ArrayLike, states: npt.ArrayLike) -> list[PrecisionRecallCurve | None]:
-    """Precision and recall of each class at every score it takes, over its known labels.
+    """Precision and recall of each class at every distinct score, over its known labels.
 
     Args:
-        scores: ``(N, C)`` numbers; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        scores: ``(N, C)`` array or tensor.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
 
     Returns:
-        C curves in scikit-learn's layout; None for a class without a known positive or without a known negative.
+        C curves in scikit-learn's layout; None for a class that lacks a known positive or a known negative.
 
     >>> (curve,) = precision_recall_curve([[0.9], [0.8], [0.1], [0.5]], [[1], [-1], [1], [0]])
     >>> curve.thresholds.tolist(), curve.recall.tolist()

@@ -1,4 +1,4 @@
-"""All the numbers of a model on one table of labels."""
+"""Evaluate a model's scores on one table of labels."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _PERCENT_HEAD = ("OP", "OR", "OF1", "CP", "CR", "CF1")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers of one model on one table, as fractions; ``str()`` gives them as a table in percent."""
+    """Metrics of one model on one table, as fractions; ``str()`` prints them in percent."""
 
     images: int
     mean_average_precision: float
     average_precision: dict[str, float]
-    """Average precision of each class; NaN where it cannot be scored."""
+    """Average precision of each class; NaN if the class cannot be scored."""
     f1: F1Scores
     """At the model's own thresholds."""
     f1_at_half: F1Scores
-    """At 0.5 for every class."""
+    """At a threshold of 0.5 for every class."""
     f1_top_3: F1Scores
-    """With the three highest scores of each image as its predictions."""
+    """With the three highest scores of each image as predictions."""
     left_out: dict[str, str]
     """Classes that could not be scored, and why."""
 
     @property
     def scored_classes(self) -> int:
-        """Number of classes that have a known positive and a known negative."""
+        """Number of classes with a known positive and a known negative."""
         return len(self.average_precision) - len(self.left_out)
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,16 +73,19 @@ class Evaluation:
 def evaluate(
     scores: npt.ArrayLike, states: npt.ArrayLike, classes: Sequence[str], thresholds: npt.ArrayLike = 0.5
 ) -> Evaluation:
-    """Judge scores against the known labels.
+    """Evaluate scores against the known labels.
 
     Args:
-        scores: ``(N, C)`` probabilities; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
-        classes: C names.
-        thresholds: the model's own, one for all or ``(C,)``; they must not come from these labels.
+        scores: ``(N, C)`` array or tensor of probabilities.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
+        classes: The C class names.
+        thresholds: The model's thresholds, one for all classes or ``(C,)``. They must not be chosen on these labels.
 
     Returns:
-        mAP, the average precision of each class, F1 in three ways, and the classes left out.
+        mAP, the average precision of each class, F1 at three kinds of thresholds, and the classes left out.
+
+    Raises:
+        MetricError: if no class has both a known positive and a known negative, or the shapes do not fit.
 
     >>> result = evaluate([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, 1], [-1, 0], [-1, 0]], ["cat", "dog"], 0.85)
     >>> result.mean_average_precision, result.left_out
@@ -92,7 +95,7 @@ def evaluate(
     """
     checked_scores, checked_states = check_inputs(scores, states)
     if len(classes) != checked_scores.shape[1]:
-        raise MetricError(f"{len(classes)} class names do not fit {checked_scores.shape[1]} columns of scores.")
+        raise MetricError(f"{len(classes)} class names were given for {checked_scores.shape[1]} columns of scores.")
     scored = require_scorable(checked_states)
     precision = class_average_precision(checked_scores, checked_states)
     return Evaluation(
@@ -116,26 +119,26 @@ def _reasons(states: States, classes: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class OracleF1:
-    """Best F1 at one threshold for all classes, swept on the very labels it is reported on."""
+    """Best F1 at one threshold for all classes, chosen on the test labels themselves."""
 
     overall_f1: float
     overall_threshold: float
-    """The same for every class."""
+    """One threshold for all classes."""
     class_f1: float
     class_threshold: float
-    """The same for every class; CF1 only means that every class counts the same."""
+    """One threshold for all classes; in CF1 every class has the same weight."""
 
 
 def oracle_f1(scores: npt.ArrayLike, states: npt.ArrayLike) -> OracleF1:
-    """Highest OF1 and, independently, highest CF1 at one threshold for all classes, of 0.01, 0.02, … 0.99.
+    """Highest OF1 and highest CF1 over one threshold for all classes, from 0.01 to 0.99.
 
-    This peeks at the labels it reports on, so it says what no user of the model will see. It exists only to stand
-    beside the numbers of the PU-MLC paper, which were made this way; :func:`evaluate` gives the honest ones. It is no
-    upper bound of those: a threshold for each class, even one found on other images, may do better than one for all.
+    The thresholds are chosen on the labels they are reported on, so the result is optimistic. Use it only to compare
+    with the PU-MLC paper, which reports these numbers; use :func:`evaluate` otherwise. It is not an upper bound of
+    :func:`evaluate`, because a separate threshold for each class can be better than one for all.
 
     Args:
-        scores: ``(N, C)`` probabilities; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
+        scores: ``(N, C)`` array or tensor of probabilities.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
 
     Returns:
         Both maxima, each with the lowest threshold that reaches it.

@@ -1,4 +1,4 @@
-"""Precision, recall and F1: overall (every label counts the same) and per class (every class counts the same)."""
+"""Precision, recall and F1: overall (micro average over labels) and per class (macro average over classes)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from positively.metrics.average_precision import Flags, Scores, Values, as_float
 
 @dataclass(frozen=True)
 class F1Scores:
-    """OP, OR, OF1, CP, CR and CF1 of the literature, as fractions."""
+    """OP, OR, OF1, CP, CR and CF1 as defined in the literature, as fractions."""
 
     overall_precision: float
     overall_recall: float
@@ -23,19 +23,23 @@ class F1Scores:
     class_precision: float
     class_recall: float
     class_f1: float
-    """Harmonic mean of class precision and class recall, not the mean of the classes' F1."""
+    """Harmonic mean of the class precision and the class recall, not the mean of the F1 of each class."""
 
 
 def f1_scores(scores: npt.ArrayLike, states: npt.ArrayLike, thresholds: npt.ArrayLike = 0.5) -> F1Scores:
-    """F1 of the classes that reach their threshold, over the known labels.
+    """Precision, recall and F1 at given thresholds, over the known labels.
 
     Args:
-        scores: ``(N, C)`` numbers; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
-        thresholds: one for all, or ``(C,)``; a class is predicted where its score is at least the threshold.
+        scores: ``(N, C)`` array or tensor.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
+        thresholds: One for all classes, or ``(C,)``. A class is predicted if its score is greater than or equal to
+            its threshold.
 
     Returns:
-        The six fractions, over the classes that have a known positive and a known negative.
+        Six fractions, over the classes with a known positive and a known negative.
+
+    Raises:
+        MetricError: if no class can be scored, the shapes do not fit or a threshold is NaN.
 
     >>> f1_scores([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, 1], [-1, 1], [-1, -1]]).overall_f1.__round__(3)
     0.667
@@ -45,17 +49,20 @@ def f1_scores(scores: npt.ArrayLike, states: npt.ArrayLike, thresholds: npt.Arra
 
 
 def top_k_f1(scores: npt.ArrayLike, states: npt.ArrayLike, k: int = 3) -> F1Scores:
-    """F1 when the ``k`` highest scores of each image are its predictions.
+    """Precision, recall and F1 if the ``k`` highest scores of each image are its predictions.
 
-    A tie goes to the class that comes first. An unknown label among the ``k`` takes a place but is not counted.
+    Among equal scores, the class that comes first is predicted. A prediction whose label is unknown is not counted.
 
     Args:
-        scores: ``(N, C)`` numbers; array or tensor.
-        states: ``(N, C)`` of +1 positive, 0 unknown, −1 negative.
-        k: predictions of an image; with ``k`` of C or more everything is predicted.
+        scores: ``(N, C)`` array or tensor.
+        states: ``(N, C)`` label states: +1 positive, 0 unknown, −1 negative.
+        k: Number of predictions for each image; if ``k`` is C or more, every class is predicted.
 
     Returns:
-        The six fractions, over the classes that have a known positive and a known negative.
+        Six fractions, over the classes with a known positive and a known negative.
+
+    Raises:
+        MetricError: if ``k`` is less than 1, no class can be scored, or the shapes do not fit.
 
     >>> top_k_f1([[0.9, 0.2], [0.8, 0.7], [0.1, 0.4]], [[1, -1], [1, 1], [-1, 1]], k=1).overall_precision
     1.0
@@ -65,20 +72,22 @@ def top_k_f1(scores: npt.ArrayLike, states: npt.ArrayLike, k: int = 3) -> F1Scor
 
 
 def reaches_threshold(scores: Scores, thresholds: npt.ArrayLike) -> Flags:
-    """``(N, C)`` flags: the score is at least the threshold of its class."""
+    """``(N, C)`` flags of the scores that are greater than or equal to the threshold of their class."""
     limits = as_floats(thresholds).astype(np.float64)
     if limits.shape not in ((), (scores.shape[1],)):
-        raise MetricError(f"{scores.shape[1]} classes need one threshold, or one each; the shape is {limits.shape}.")
+        raise MetricError(
+            f"Thresholds must be one number or one for each of the {scores.shape[1]} classes; got shape {limits.shape}."
+        )
     if np.isnan(limits).any():
         raise MetricError(f"{int(np.isnan(limits).sum())} of {limits.size} thresholds are NaN.")
-    # One limit a class, always as an array: beside a plain number numpy would compare in the scores' own precision.
+    # Always compare with an array: with a plain number, numpy would compare in the precision of the scores.
     return np.asarray(scores >= np.broadcast_to(limits, scores.shape[1:]))
 
 
 def among_top(scores: Scores, k: int) -> Flags:
-    """``(N, C)`` flags: the score is one of the ``k`` highest of its image, ties going to the first classes."""
+    """``(N, C)`` flags of the ``k`` highest scores of each image; among equal scores the first classes win."""
     if k < 1:
-        raise MetricError(f"The top {k} scores of an image are no predictions; take k = 1 or more.")
+        raise MetricError(f"k must be at least 1, not {k}.")
     classes = scores.shape[1]
     if k >= classes:
         return np.ones(scores.shape, dtype=np.bool_)
@@ -89,7 +98,7 @@ def among_top(scores: Scores, k: int) -> Flags:
 
 
 def f1_of_predictions(predicted: Flags, states: States) -> F1Scores:
-    """F1 of ``(N, C)`` predictions against checked states."""
+    """Scores of ``(N, C)`` predictions against checked states."""
     scored = require_scorable(states)
     positive = states == POSITIVE
     correct = (predicted & positive).sum(axis=0)[scored]
@@ -99,7 +108,7 @@ def f1_of_predictions(predicted: Flags, states: States) -> F1Scores:
 
 
 def f1_of_counts(correct: npt.NDArray[Any], predicted: npt.NDArray[Any], positive: npt.NDArray[Any]) -> list[Values]:
-    """OP, OR, OF1, CP, CR, CF1 from counts whose last axis is the classes; nothing predicted is a precision of 0."""
+    """OP, OR, OF1, CP, CR and CF1 from counts whose last axis is the classes; precision is 0 without predictions."""
     totals = [counts.sum(axis=-1) for counts in (correct, predicted, positive)]
     overall = _share(totals[0], totals[1]), _share(totals[0], totals[2])
     per_class = _share(correct, predicted).mean(axis=-1), _share(correct, positive).mean(axis=-1)
@@ -107,7 +116,7 @@ def f1_of_counts(correct: npt.NDArray[Any], predicted: npt.NDArray[Any], positiv
 
 
 def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> Values:
-    # The part of an empty whole is empty too, so that dividing by 1 gives the 0 that is meant.
+    # If the whole is 0, so is the part, and 0 / 1 is the 0 we want.
     return np.asarray(part / np.maximum(whole, 1), dtype=np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Logits → scores."""
+"""Conversion of logits to probabilities."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import numpy.typing as npt
 
 
 def sigmoid(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """Scores in [0, 1], in double precision so that large logits stay apart."""
+    """Map logits to [0, 1], in double precision so that large logits stay distinguishable."""
     scores: npt.NDArray[np.float64] = np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))
     return scores

@@ -1,4 +1,4 @@
-"""Average precision from positives alone: what scores of positive-unlabeled labels can be compared by."""
+"""Average precision from positives alone, to compare scores when no negative is known."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from positively.labels import POSITIVE, check_states
 from positively.metrics.average_precision import Flags, Scores, as_floats, check_inputs, to_array
 
 TOP = 20
-"""Is added to ranks, so that which of the first few images is first hardly matters."""
+"""Added to every rank, which reduces the influence of the order of the first few images."""
 
 
 def pu_average_precision(states: npt.ArrayLike, scores: npt.ArrayLike, *, top: float = TOP) -> float:
-    """Average precision from positives alone, times the share c of them that is known; NaN if no class has two.
+    """Estimate average precision from known positives alone, up to the factor c.
 
-    AP is the mean, over the positives i, of Σ_k [k stands at least as high as i] / rank(i), k over the positives too.
-    Where positives are known at random, both ends of a pair i ≠ k are known with c², but those of i = k with c: in the
-    AP of known positives against everything else, each vouches for itself 1/c times too much. At 10 % known that is
-    most of what it sees, and λ chosen by it shrinks too little. Over the pairs i ≠ k its expectation is that of c · AP.
+    The expected value is c · AP, where c is the share of the positives that are known. Because c is the same for every
+    model on the same labels, the result can be used to compare models and to choose hyperparameters.
 
-    With few known positives single places at the very top still decide, and those are luck: so 20 is added to every
-    rank (chosen on parts of training photos: docs/research/study.md).
+    AP is a sum over pairs (i, k) of positives. If positives are known at random, a pair with i ≠ k is known with
+    probability c², but a pair with i = k with probability c. The plain AP of known positives against all other images
+    therefore gives the pairs i = k a weight that is 1/c too large; at 10 % known they dominate, and a penalty λ chosen
+    by it is too small. This function uses only the pairs i ≠ k.
 
-    States come first, as scikit-learn calls a metric:
-    ``make_scorer(po.metrics.pu_average_precision, response_method="decision_function")`` is a scorer.
+    With few known positives, single images at the top of the ranking would decide the result. Adding ``top`` to every
+    rank reduces this noise; the default of 20 was chosen on training photos only (docs/research/study.md).
+
+    The states come first, as in scikit-learn's metrics:
+    ``make_scorer(po.metrics.pu_average_precision, response_method="decision_function")`` returns a scorer.
 
     Args:
-        states: ``(N, C)`` or ``(N,)`` of +1 positive, 0 unknown, −1 negative; only the positives are read. Array,
-            tensor or scipy sparse matrix.
-        scores: numbers of the same shape, higher means more likely, of images whose own label did not shape them.
-        top: What is added to every rank.
+        states: ``(N, C)`` or ``(N,)`` label states: +1 positive, 0 unknown, −1 negative. Only the positives are used.
+            Array, tensor or scipy sparse matrix.
+        scores: Array or tensor of the same shape; a higher score means more likely. The score of an image must not
+            depend on its own label (use leave-one-out or cross-validated scores).
+        top: Number added to every rank.
 
     Returns:
-        The mean of the classes with two known positives or more.
+        The mean over the classes with at least two known positives; NaN if there is none.
 
     Raises:
         MetricError: if the shapes differ or a score is NaN.
@@ -49,7 +53,7 @@ def pu_average_precision(states: npt.ArrayLike, scores: npt.ArrayLike, *, top: f
     values = as_floats(scores)
     if known.shape != values.shape or known.ndim not in (1, 2):
         raise MetricError(
-            f"Label states and scores must both be images × classes; their shapes are {known.shape} and {values.shape}."
+            f"Label states and scores must have the same shape, images × classes; got {known.shape} and {values.shape}."
         )
     if known.ndim == 1:
         known, values = known[:, None], values[:, None]
@@ -64,35 +68,35 @@ def pair_average_precision(
     share: float = 1.0,
     top: float = TOP,
 ) -> float:
-    """:func:`pu_average_precision` of inputs that were checked already, among some of the images.
+    """:func:`pu_average_precision` of checked inputs, optionally ranked among some of the images only.
 
     Args:
-        scores: ``(N, C)``, of images whose own label did not shape them.
-        positives: ``(N, C)``, the known positives to rank.
-        reference: ``(N,)``, the images to rank them among; all by default.
-        share: Share of the table that the reference is, where it is a sample.
-        top: What is added to every rank.
+        scores: ``(N, C)`` out-of-sample scores.
+        positives: ``(N, C)`` flags of the known positives to rank.
+        reference: ``(N,)`` flags of the images to rank them among; all by default.
+        share: Share of the table in the reference, if it is a sample.
+        top: Number added to every rank.
     """
     found = []
     for one in ranked(scores, positives, reference):
         count, ordered = len(one.scores), np.sort(one.scores)
         if count >= 2:
             below = (np.searchsorted(ordered, one.scores, "left") + np.searchsorted(ordered, one.scores, "right")) / 2
-            recall = (count - below - 0.5) / (count - 1)  # of the others; equal scores are half above one another
+            recall = (count - below - 0.5) / (count - 1)  # of the other positives; a tie counts as one half
             found.append(max(one.referred, 1) * float((recall / (one.rank + share * top)).mean()))
     return float(np.mean(found)) if found else float("nan")
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The known positives of one class among the images of reference."""
+    """The known positives of one class, ranked among the reference images."""
 
     scores: npt.NDArray[np.floating]
     rank: npt.NDArray[np.float64]
     among: npt.NDArray[np.int64]
-    """How many images each is ranked among, itself included."""
+    """Number of images that each one is ranked among, including itself."""
     referred: int
-    """How many of them are images of reference."""
+    """Number of these positives that are reference images."""
 
 
 def ranked(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | None) -> Iterator[Ranked]:
@@ -103,6 +107,6 @@ def ranked(scores: Scores, positives: Flags, reference: npt.NDArray[np.bool_] | 
         chosen = positives[:, index]
         found, inside = scores[chosen, index], among[chosen]
         above = len(column) - (np.searchsorted(column, found, "left") + np.searchsorted(column, found, "right")) / 2
-        # One that stands among the others itself is half above itself.
+        # A positive that is itself a reference image counts as half above itself.
         rank = above + np.where(inside, 0.5, 1.0)
         yield Ranked(found, rank, len(column) + np.where(inside, 0, 1), int(inside.sum()))
