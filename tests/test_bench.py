@@ -307,12 +307,12 @@ def test_every_recipe_is_understood_and_its_gamma_follows_the_stated_rule(name):
 def test_a_recipe_stands_in_for_the_defaults_and_words_win_over_it():
     from positively.cli.train import parser
 
-    values, recipe = parser().parse_recipe(["COCO", "--recipe", "coco", "--lr", "3e-5", "--known-ratio", "0.1"])
+    values = parser().parse(["COCO", "--recipe", "coco", "--lr", "3e-5", "--known-ratio", "0.1"])
     assert (values.backbone, values.image_size, values.stop_epoch, values.lr) == ("resnet101.tv_in1k", 448, 41, 3e-5)
-    assert values.lgconv is True and values.positives_only is True and recipe.options(0.1)["gamma"] == 0.55
+    assert values.lgconv is True and values.positives_only is True and read_recipe("coco").options(0.1)["gamma"] == 0.55
     assert values.method_options == {"alpha": 1.0, "mixup": 1.0, "mixup_beta": 0.3, "statistics": "local"}
     with pytest.raises(ConfigError, match="coco-clip"):
-        parser().parse_recipe(["COCO", "--recipe", "cocoa"])
+        parser().parse(["COCO", "--recipe", "cocoa"])
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_a_recipe_of_ones_own_is_checked(tmp_path, recipe, sentence):
 
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
     with pytest.raises(ConfigError, match=sentence):
-        parser().parse_recipe(["tags.csv", "--recipe", str(tmp_path / "mine.yaml")])
+        parser().parse(["tags.csv", "--recipe", str(tmp_path / "mine.yaml")])
 
 
 def test_a_benchmark_whose_parts_share_an_image_is_refused(tmp_path):

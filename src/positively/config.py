@@ -1,7 +1,7 @@
-"""Everything a training can be told. Light on purpose: the command line imports it to print its help.
+"""All options of a training.
 
-A value of None (or "auto") is chosen by :func:`positively.finetune.auto.resolve`, which prints what it chose; the run
-folder's config.yaml holds what was chosen, so that it can be passed back as ``--config``.
+A value of None (or "auto") is chosen by :func:`positively.finetune.auto.resolve`. The config.yaml of a run holds what
+was chosen; pass it as ``--config`` to train in the same way again. This module imports little, so that help is quick.
 """
 
 from __future__ import annotations
@@ -10,81 +10,87 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from positively.options import Count, Decay, Index, NonNegative, Positive, Range, Runtime
+from positively.options import Count, Decay, File, Folder, Index, Name, NonNegative, Positive, Range, Runtime
 
 
 @dataclass
 class ModelOptions:
-    """The network."""
+    """Model."""
 
-    backbone: str = "auto"
-    """A backbone by name (lite0, resnet50, clip-vit-b32, siglip2-base), an .onnx file, or any timm model where torch is
-    installed."""
-    weights: str = "pretrained"
+    backbone: Name = "auto"
+    """Network that turns images into embeddings: lite0, resnet50, clip-vit-b32, siglip2-base, an .onnx file, or any
+    timm model (needs torch)."""
+    weights: Name = "pretrained"
     """'pretrained', a .safetensors file, or 'none' for random weights."""
     image_size: Annotated[int, Range(minimum=8)] | None = None
-    """Pixels a side that the network sees."""
-    embeddings: list[str] | None = None
-    """Files with embeddings of the images, in place of a backbone: .npy, .npz, .parquet or .safetensors. Rows are
-    matched by image name or content hash; several files are joined."""
+    """Side of the images that the network sees, in pixels."""
+    embeddings: list[File] | None = None
+    """Files with embeddings of the images, used in place of a backbone. They are .npy, .npz, .parquet or .safetensors
+    files, such as `positively embed` writes. Rows are matched by image name or content hash; several files are
+    joined."""
     depth: Literal["auto", "probe", "tail", "finetune"] = "auto"
-    """How much learns: 'probe' keeps the backbone frozen and its features on disk, 'tail' keeps the maps of the early
-    stages and trains the last one, 'finetune' trains the network. 'auto': 'probe' where the method can; on a GPU
-    'finetune', where method 'auto' uses what was learned only if it is better than the probe."""
-    head: str = "auto"
-    """What leads from the feature map to the classes: 'linear' (pooling and one linear layer), 'semantic-graph' (the
-    head behind the published numbers: a feature for each class by attention, and a graph of the classes; 14 million
-    weights), 'kernel' (the closed form's), 'ml-gcn', 'cadm', 'cop', 'dual-coop' (those of their methods), or one of
-    your own; 'auto' is what the method needs, else linear."""
+    """How much of the network learns. 'probe' keeps the backbone frozen and fits a classifier on its embeddings. 'tail'
+    trains the last stage and stores the output of the stages before it. 'finetune' trains the whole network. 'auto' is
+    'probe' on a CPU and 'finetune' on a GPU, where method 'auto' keeps the fine-tuned network only if it is better than
+    the probe."""
+    head: Name = "auto"
+    """Layers from the features to the classes. 'linear': pooling and one linear layer. 'semantic-graph': one feature
+    per class by attention, and a graph of the classes (14 million weights, the head of the published results).
+    'kernel': the kernel classifier of the probe. 'ml-gcn', 'cadm', 'cop' and 'dual-coop' belong to the methods of these
+    names. 'auto' is what the method needs, else 'linear'."""
     head_options: dict[str, Any] = field(default_factory=dict)
-    """Options of the head, such as --head-options.pooling max; `positively check --head NAME` lists them."""
+    """Option of the head, such as --head-options.pooling max. `positively check --head NAME` lists them."""
     lgconv: bool = False
-    """Add a global branch to every 3×3 convolution (the paper's local-global convolution); at 'tail', to those of the
-    stages that learn."""
+    """Add a global branch to 3×3 convolutions (the paper's LgConv). At depth 'tail', only the stages that learn get
+    it."""
     learn_stages: Index | None = None
-    """How many of the last stages learn; default: all with 'finetune', one with 'tail'."""
+    """Number of last stages that learn; default: all at depth 'finetune', one at 'tail'."""
     freeze_batchnorm: bool | None = None
-    """Keep batch-norm statistics as they were pretrained; default: yes, unless the weights are random."""
+    """Keep the pretrained batch-norm statistics; default: yes, unless the weights are random."""
 
 
 @dataclass
 class MethodOptions:
-    """The method."""
+    """Method."""
 
-    method: str = "auto"
-    """'auto' (closed-form where the backbone is frozen, distill where a pretrained one learns, else pu-mlc);
-    closed-form (least-squares density ratios, solved at once), distill (its soft targets teach the network); from
-    positives alone pu-mlc (the paper's), vpu, upu, nnpu, assume-negative (unknown labels called negative), an-ls,
-    asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role, ll-r, ll-ct, ll-cp, prototype; with known
-    negatives bce (known labels only), partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl, cadm, cop, sst, sarb,
-    dual-coop; or one of your own. What each is good for: docs/research/methods.md."""
+    method: Name = "auto"
+    """Training method: auto, pu-mlc, or any of 30 others. 'auto' is closed-form where the backbone is frozen, distill
+    where a pretrained network learns, and pu-mlc where a network starts from random weights. closed-form fits the
+    probe; distill trains the network on the probe's probabilities. These learn from positives alone: pu-mlc (the
+    paper's), vpu, upu, nnpu, assume-negative, an-ls, asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role,
+    ll-r, ll-ct, ll-cp, prototype. These use known negatives: bce, partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl,
+    cadm, cop, sst, sarb, dual-coop. `positively check --method NAME` describes one."""
     method_options: dict[str, Any] = field(default_factory=dict)
-    """Options of the method, such as --method-options.gamma 0.55; `positively check --method NAME` lists them.
-    Default: as published, but for 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given) no temperature."""
-    plugin: str | None = None
-    """Python file that registers methods, losses, heads, embedders or table formats of your own."""
+    """Option of the method, such as --method-options.gamma 0.55. `positively check --method NAME` lists them. The
+    defaults are the published values, except at depth 'probe', where pu-mlc takes gamma 0.2 and (unless alpha is given)
+    no temperature."""
+    plugin: File | None = None
+    """Python file that registers your own methods, losses, heads, embedders or table formats."""
     start: Literal["auto", "default", "prior", "solved"] = "auto"
-    """Start of the head: random weights ('default'), zero weights with biases at the class frequencies ('prior'), or
-    what the closed form finds on the network as it begins ('solved'; plain linear heads)."""
+    """First weights of the head. 'default': random. 'prior': zero, with biases at the class frequencies. 'solved': the
+    weights that the closed form finds on the network before training (linear heads)."""
 
 
 @dataclass
 class SettingOptions:
-    """Experiments on tables whose labels are complete: what is hidden before training."""
+    """Experiments on complete labels.
+
+    Part of the labels is hidden before training.
+    """
 
     known_ratio: Annotated[float, Range(above=0, maximum=1)] = 1.0
-    """Hide labels at random but for this share, positives and negatives alike."""
+    """Share of the labels to keep, drawn at random from positives and negatives alike."""
     known_ratio_spread: NonNegative = 0.0
-    """Let the share differ from class to class: the standard deviation of its log-odds. 0.8: from about a half to
-    twice as many."""
+    """Spread of that share over the classes, as the standard deviation of its log-odds. At 0.8 the share of a class is
+    between about half and twice the average."""
     positives_only: bool = False
-    """Forget all negative labels."""
+    """Hide all negative labels."""
     single_positive: bool = False
-    """Keep one positive label an image and nothing else."""
+    """Keep one positive label per image and nothing else."""
     flip_positives: Decay = 0.0
-    """Share of the positive labels called negative before anything is hidden: label noise."""
+    """Share of the positive labels to turn into negatives before anything is hidden (label noise)."""
     mask_seed: Index | None = None
-    """Seed of what is hidden; default: that of the run. 0 is the mask of the published benchmarks."""
+    """Seed of the hidden labels; default: the seed of the run. 0 is the mask of the published benchmarks."""
 
 
 @dataclass
@@ -92,98 +98,98 @@ class LearningOptions:
     """Learning."""
 
     epochs: Count | None = None
-    """Epochs the schedule is made for; default: enough for the size of the table."""
+    """Epochs of the schedule; default: depends on the size of the table."""
     stop_epoch: Count | None = None
-    """Stop after this epoch, before the schedule ends (the paper's recipe does)."""
+    """Stop after this epoch, before the schedule ends (as in the paper's recipe)."""
     batch_size: Annotated[int, Range(minimum=2)] | None = None
     """Images in a step, over all devices."""
     lr: Positive | None = None
     """Highest learning rate."""
     weight_decay: NonNegative = 1e-4
-    """Weight decay (biases and norms have none)."""
+    """Weight decay. Biases and norm layers have none."""
     optimizer: Literal["adamw", "adam"] = "adamw"
-    """AdamW, or Adam with L2 as in the reference."""
+    """Optimizer. 'adam' uses L2 regularization, as the reference code does."""
     schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"
-    """Course of the learning rate."""
+    """Schedule of the learning rate."""
     warmup: Decay = 0.2
     """Share of the schedule in which the learning rate rises."""
     ema: Decay | None = None
-    """Decay of the averaged weights, which are then the ones saved; 0 turns averaging off."""
+    """Decay of the averaged weights, which are the ones saved; 0 turns averaging off."""
     clip_norm: Positive | None = None
     """Largest norm of the gradient."""
     augment: Literal["auto", "none", "flip", "crop"] = "auto"
-    """Random changes of training images: 'flip', 'crop' (the paper's: five crop sizes, and flip), or 'none'."""
+    """Random changes of training images. 'flip' mirrors them; 'crop' also crops them to one of five sizes, as in the
+    paper."""
     holdout: Decay = 0.1
-    """Share of the training images held out to find thresholds and watch progress (a 'val' split is used first)."""
+    """Share of the training images held out for thresholds and early stopping. Images of a 'val' split are used instead
+    if there are any."""
     restore_best: bool | None = None
-    """Use the weights of the epoch that was best on the images held out, by holdout_pu, which needs no negatives, in
-    place of the last one's; default: at depth 'probe', and with patience."""
+    """Use the weights of the best epoch, not of the last one; default: at depth 'probe', and with patience. The best
+    epoch has the lowest holdout_pu, a criterion that needs no negatives."""
     patience: Index | None = None
-    """Stop once the images held out were judged no better, by holdout_pu, for so many epochs in a row, and use the best
-    of them; 0: never. Default: 0, but for what the closed form teaches (method 'distill', which 'auto' is where a
-    pretrained network learns): 1 at depth 'tail', 3 at 'finetune'."""
+    """Stop after this many epochs without improvement, and use the best one; default: 0, which means never. With method
+    'distill' the default is 1 at depth 'tail' and 3 at 'finetune'."""
     solve_head: bool | None = None
-    """Once the network has learned, solve its head in closed form on its features, and use that if tags held out rank
-    higher by it than by the closed form on the network as it began (if it began at random: than by its own head), which
-    is used otherwise; default: with method 'auto'."""
+    """After training, fit a closed-form head on the features of the network; default: with method 'auto'. It is used if
+    it ranks held-out tags higher than the closed form does on the network before training; that one is used otherwise.
+    For a network with random first weights, it is compared with the network's own head."""
     refit: bool | None = None
-    """Once epoch and thresholds are found, train again on all images, those held out included, to the same epoch;
-    default: at depth 'probe', unless the table names its own 'val' images. A method that solves takes no steps."""
+    """After thresholds are chosen, train again on all images, held-out images included; default: at depth 'probe',
+    unless the table has a 'val' split. Methods without steps ignore it."""
     seed: Index = 0
-    """Seed of everything random."""
+    """Seed of all random numbers."""
 
 
 @dataclass
 class RuntimeOptions:
-    """The run."""
+    """Run."""
 
-    out: str | None = None
-    """Run folder; default: runs/<table>-<method>, numbered."""
+    out: Folder | None = None
+    """Folder of the run; default: runs/<table>-<method>, numbered."""
     resume: Literal["never", "auto"] = "never"
-    """'auto' goes on from the run folder's last checkpoint if there is one."""
+    """'auto' continues from the last checkpoint of the run folder if there is one."""
     devices: Count | Literal["auto"] = "auto"
-    """Number of devices (processes); 'auto': all GPUs, or one CPU process."""
+    """Number of devices (processes). 'auto' is all GPUs, or one CPU process."""
     nodes: Count = 1
     """Number of machines."""
 
 
 @dataclass
 class MachineOptions:
-    """The machine."""
+    """Machine."""
 
-    accelerator: str = "auto"
+    accelerator: Name = "auto"
     """cpu, cuda, mps or auto."""
     dtype: Literal["auto", "float32", "float16", "bfloat16", "float64"] = "auto"
-    """Number format; float16 and bfloat16 are mixed precision. 'auto': bfloat16 on GPUs that support it, float16
-    on other GPUs, float32 on a CPU."""
+    """Number format; float16 and bfloat16 are mixed precision. 'auto' is bfloat16 on GPUs that support it, float16 on
+    other GPUs, and float32 on a CPU."""
     workers: Index | None = None
-    """Processes that read images; default: one a core up to eight on a GPU, none (threads read them) on a CPU."""
+    """Processes that read images; default: one per core up to eight on a GPU, none (threads) on a CPU."""
     runtime: Runtime = "auto"
-    """What runs a frozen network on a CPU: torch, onnx (ONNX Runtime), or auto: the latter for a thousand images and
-    more, where it is installed."""
-    cache: str | None = None
-    """Folder in which embeddings are kept; default: the cache folder of the user."""
+    """Program that runs a frozen network on a CPU. 'auto' is onnx (ONNX Runtime) for a thousand images and more."""
+    cache: Folder | None = None
+    """Folder in which embeddings are stored; default: the cache folder of the user."""
     checkpoint_minutes: NonNegative = 10.0
-    """Time between checkpoints inside an epoch; one is written after each epoch in any case."""
+    """Minutes between checkpoints within an epoch. One is also written after each epoch."""
 
 
 @dataclass
 class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, RuntimeOptions, MachineOptions):
-    """Everything together, flat."""
+    """All options of a training in one flat dataclass."""
 
 
 GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, MachineOptions, SettingOptions)
 """The parts of :class:`TrainConfig`, in the order the help shows them."""
 
 RENAMED = {
-    "at_least": "min_probability",
-    "features": "cache",
-    "fold_cuts": "fold_thresholds",
-    "options": "method_options",
-    "precision": "dtype",
-    "skip_missing": "skip_missing_images",
+    "at_least": ("min_probability",),
+    "features": ("cache",),
+    "fold_cuts": ("fold_thresholds",),
+    "options": ("method_options",),
+    "precision": ("dtype", "min_precision"),
+    "skip_missing": ("skip_missing_images",),
 }
-"""Names of options in earlier versions → names of today; accepted for one release."""
+"""Names of options in earlier versions → names of today, the first that a verb has; accepted for one release."""
 
 _OLD_DTYPES = {"32-true": "float32", "16-mixed": "float16", "bf16-mixed": "bfloat16", "64-true": "float64"}
 
@@ -194,7 +200,7 @@ def current_options(options: Mapping[str, Any]) -> dict[str, Any]:
     >>> current_options({"precision": "32-true", "epochs": 3})
     {'dtype': 'float32', 'epochs': 3}
     """
-    named = {RENAMED.get(name, name): value for name, value in options.items()}
+    named = {RENAMED.get(name, (name,))[0]: value for name, value in options.items()}
     if isinstance(named.get("dtype"), str):
         named["dtype"] = _OLD_DTYPES.get(named["dtype"], named["dtype"])
     return named

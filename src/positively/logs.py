@@ -38,7 +38,7 @@ class _ConsoleHandler(logging.Handler):
     """Plain lines; options are named as the shell or as Python writes them."""
 
     def __init__(self, shell: bool) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self.render = in_shell if shell else in_python
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,13 +53,14 @@ def is_shown() -> bool:
 
 
 @contextmanager
-def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
+def shown(quiet: bool = False, shell: bool = False, verbose: bool = False) -> Iterator[None]:
     """Show our messages while the block runs, unless the program has a handler for them already.
 
     Args:
         quiet: Show nothing.
         shell: This is the command line, whose process is its own: it shows them in any case, and names options as it
             takes them.
+        verbose: Show details too.
     """
     has_own = any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers)
     ours = [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]
@@ -78,7 +79,7 @@ def shown(quiet: bool = False, shell: bool = False) -> Iterator[None]:
         return
     handler, level = _ConsoleHandler(shell), logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     try:
         yield
     finally:

@@ -1,14 +1,17 @@
-"""Typed options: a dataclass (or keyword arguments) whose annotations say what is allowed, and whose docstrings help.
+"""Typed options: a dataclass (or keyword arguments) whose annotations define the allowed values.
 
-A range stands in the annotation, ``gamma: Annotated[float, Range(minimum=0)]``; a string beneath a field is its help.
+The annotation holds the range, as in ``gamma: Annotated[float, Range(minimum=0)]``. The docstring below a field is its
+help: ``--help`` shows the first sentence, ``--help-all`` all of it.
 """
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -48,6 +51,11 @@ Index = Annotated[int, Range(minimum=0)]
 Runtime = Literal["auto", "torch", "onnx"]
 """What runs a network: ONNX Runtime, or torch."""
 
+# Text, with the word that the help of the command line shows for it.
+File = Annotated[str, "FILE"]
+Folder = Annotated[str, "DIR"]
+Name = Annotated[str, "NAME"]
+
 
 def check_value(what: str, value: Any, kind: Any) -> None:
     """Raise unless a value fits its annotation.
@@ -56,12 +64,12 @@ def check_value(what: str, value: Any, kind: Any) -> None:
     Traceback (most recent call last):
     positively.errors.ConfigError: epochs must be a whole number at least 1 or None, not 'ten'.
     """
-    if not any(_fits(value, part) for part in _alternatives(kind)):
+    if not any(_fits(value, part) for part in alternatives(kind)):
         raise ConfigError(f"{what} must be {describe_kind(kind)}, not {value!r}.")
 
 
 def check_options(owner: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Raise if an option is not among ``kinds`` (name → annotation), or its value does not fit."""
+    """Raise if an option is not in ``kinds`` (name → annotation), or its value does not fit."""
     for name, value in given.items():
         if name not in kinds:
             near = difflib.get_close_matches(name, kinds, n=1)
@@ -72,7 +80,7 @@ def check_options(owner: str, given: Mapping[str, Any], kinds: Mapping[str, Any]
 
 
 def make_options(kind: type[T], owner: str, given: Mapping[str, Any]) -> T:
-    """An instance of an options dataclass, every name and value checked."""
+    """Make an instance of an options dataclass, with every name and value checked."""
     check_options(owner, given, kinds_of(kind))
     return kind(**given)
 
@@ -84,7 +92,7 @@ def kinds_of(kind: type) -> dict[str, Any]:
 
 
 def options_of(function: Callable[..., Any], base: type | None = None) -> type:
-    """An options dataclass from the keyword-only arguments of a function, and of ``base``, whose fields win.
+    """Make an options dataclass of the keyword-only arguments of a function, and of ``base``, whose fields win.
 
     >>> def scale(x, *, factor: NonNegative = 2.0): ...
     >>> options_of(scale)(factor=3.0).factor
@@ -103,7 +111,7 @@ def options_of(function: Callable[..., Any], base: type | None = None) -> type:
 
 
 def changed_options(options: Any) -> dict[str, Any]:
-    """What differs from the defaults in an instance of an options dataclass."""
+    """The values that differ from the defaults in an instance of an options dataclass."""
     values = {entry: getattr(options, entry.name) for entry in fields(options)}
     return {entry.name: value for entry, value in values.items() if value != default_of(entry)}
 
@@ -114,33 +122,69 @@ def default_of(entry: Any) -> Any:
 
 
 def describe_options(kind: type) -> list[tuple[str, str, Any, str]]:
-    """Name, what it takes, default and help of every field, for a person."""
-    from docstring_parser import parse, parse_from_object
-
-    helps: dict[str, str] = {}
-    for ancestor in reversed(kind.__mro__[:-1]):
-        try:
-            found = parse_from_object(ancestor).params
-        except (OSError, TypeError):  # made from a function: there is no source of its own
-            found = parse(ancestor.__doc__ or "").params
-        helps |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in found}
-    kinds = kinds_of(kind)
+    """Name, allowed values, default and help of every field."""
+    kinds, helps = kinds_of(kind), helps_of(kind)
     return [
         (entry.name, describe_kind(kinds[entry.name]), default_of(entry), helps.get(entry.name, ""))
         for entry in fields(kind)
     ]
 
 
+@cache
+def helps_of(kind: type) -> dict[str, str]:
+    """Name → help of the fields of a dataclass."""
+    from docstring_parser import parse, parse_from_object
+
+    helps: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__[:-1]):
+        try:
+            found = parse_from_object(ancestor).params
+        except (OSError, TypeError):  # made from a function: it has no source of its own
+            found = parse(ancestor.__doc__ or "").params
+        helps |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in found}
+    return helps
+
+
+def read_value(what: str, text: str, kind: Any) -> Any:
+    """The value of an option as someone typed it.
+
+    >>> read_value("devices", "2", Count | Literal["auto"]), read_value("epochs", "null", Count | None)
+    (2, None)
+    """
+    parts = alternatives(kind)
+    for value in _readings(text):
+        if any(_fits(value, part) for part in parts):
+            return value
+    raise ConfigError(f"{what} takes {describe_kind(kind).removesuffix(' or None')}, not {text!r}.")
+
+
+def _readings(text: str) -> Iterator[Any]:
+    """What a text may mean: the most special meaning first."""
+    if text in _CONSTANTS:
+        yield _CONSTANTS[text]
+    for read in (int, float):
+        with suppress(ValueError):
+            yield read(text)
+    if text.startswith(("[", "{")):
+        import yaml
+
+        with suppress(yaml.YAMLError):
+            yield yaml.safe_load(text)
+    yield text
+
+
+_CONSTANTS = {"true": True, "false": False, "null": None}
 _WORDS = {float: "a number", int: "a whole number", bool: "True or False", str: "text", NoneType: "None"}
 
 
 def describe_kind(kind: Any) -> str:
     """Words for an annotation: ``a number at least 0, or None``."""
     parts = []
-    for part in _alternatives(kind):
+    for part in alternatives(kind):
         if get_origin(part) is Annotated:
-            plain, *limits = get_args(part)
-            parts.append(" ".join([_WORDS.get(plain, str(plain)), *map(repr, limits)]))
+            plain, *more = get_args(part)
+            limits = [repr(limit) for limit in more if isinstance(limit, Range)]
+            parts.append(" ".join([_WORDS.get(plain, str(plain)), *limits]))
         elif get_origin(part) is Literal:
             parts += [repr(choice) for choice in get_args(part)]
         else:
@@ -148,9 +192,10 @@ def describe_kind(kind: Any) -> str:
     return " or ".join(parts)
 
 
-def _alternatives(kind: Any) -> list[Any]:
+def alternatives(kind: Any) -> list[Any]:
+    """The members of a union; any other annotation as it is."""
     if get_origin(kind) in (Union, UnionType):
-        return [part for member in get_args(kind) for part in _alternatives(member)]
+        return [part for member in get_args(kind) for part in alternatives(member)]
     return [kind]
 
 

@@ -1,4 +1,4 @@
-"""The command line: one verb a file, imported when it is called, so that help costs no torch."""
+"""The command line: one module per verb, imported when the verb is called, so that help is quick."""
 
 import difflib
 import os
@@ -11,18 +11,30 @@ from positively.errors import InterruptedRunError, PositivelyError, explained, i
 from positively.logs import is_first_process, shown
 
 VERBS = {
-    "demo": "hide tags of scenes of handwritten digits, and find them again",
-    "missing": "list the tags that are probably missing from a table, and those that look wrong",
-    "review": "accept or reject the tags that are probably missing, on a local page that learns from every answer",
+    "check": "check a table of tags and its images before any computation",
+    "missing": "list the tags that are probably missing, and those that look wrong",
+    "review": "accept or reject missing tags on a local page that learns from every answer",
     "train": "train a classifier from a table of tags",
-    "evaluate": "score a trained run on a table whose tags are complete",
     "predict": "tag images with a trained run",
-    "export": "write a trained run for other programs: as ONNX, or for transformers and timm",
-    "report": "write one page about a trained run: how good it is, what is missing, tag by tag",
-    "embed": "write embeddings of photos to a file, for the other verbs and for other programs",
-    "bench": "run the paper's tables: grids of trainings, resumable, with tables and figures",
-    "check": "look at the machine, a table and its splits without training",
+    "evaluate": "score a trained run on a table of test images",
+    "report": "write a one-page summary of a trained run",
+    "export": "write a trained run for other programs: ONNX, transformers, taggers",
+    "embed": "write embeddings of photos to a file",
+    "bench": "run the experiments of the paper",
+    "demo": "try everything on example data in a minute",
 }
+
+
+def start_here() -> str:
+    """The first three commands, for someone who typed no verb."""
+    return (
+        "Positively finds missing tags and trains image classifiers from incomplete tags.\n\n"
+        "Start with a table of tags (image,tags) and a folder of photos:\n\n"
+        "  positively check tags.csv --images photos/     is the table read as you mean it?\n"
+        "  positively missing tags.csv --images photos/   which tags are probably missing?\n"
+        "  positively train tags.csv --images photos/     a model that tags new photos\n\n"
+        "positively --help lists all verbs; positively demo shows everything on example data."
+    )
 
 
 def usage() -> str:
@@ -30,9 +42,10 @@ def usage() -> str:
     verbs = "\n".join(f"  {verb:<10}{what}" for verb, what in VERBS.items())
     return (
         "usage: positively VERB [options]\n\n"
-        "Train multi-label image classifiers from positive labels alone, and find the labels that are missing.\n\n"
+        "Find missing tags, and train image classifiers from incomplete tags.\n\n"
         f"{verbs}\n\n"
-        "positively VERB --help says more; --debug after any verb shows the traceback of an error."
+        "positively VERB --help shows the common options of a verb, --help-all every option.\n"
+        "--verbose after any verb prints details; --debug shows the traceback of an error."
     )
 
 
@@ -55,13 +68,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if not arguments:
+        print(start_here())
+        return 0
+    if arguments[0] in ("-h", "--help", "--help-all", "help"):
         print(usage())
         return 0
     if arguments[0] == "--version":
         print(positively.__version__)
         return 0
-    verb, rest = arguments[0], [argument for argument in arguments[1:] if argument != "--debug"]
+    verb, rest = arguments[0], [argument for argument in arguments[1:] if argument not in ("--debug", "--verbose")]
     if verb not in VERBS:
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
@@ -69,7 +85,7 @@ def _run(arguments: list[str]) -> int:
         return 2
     prepare_process()
     try:
-        with shown(shell=True):
+        with shown(shell=True, verbose="--verbose" in arguments):
             return int(import_module(f"positively.cli.{verb}").main(rest) or 0)
     except (PositivelyError, ImportError) as error:
         told = explained(error) if isinstance(error, ImportError) else error

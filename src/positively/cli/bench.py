@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from positively.cli.parsing import Parser, make_config, read_options
 from positively.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
+from positively.options import File, Folder
 from positively.research.bench.options import BenchOptions
 from positively.research.recipes.named import find_file, names_in
 from positively.tables.options import ReadOptions
@@ -32,33 +33,39 @@ def parser() -> Parser:
     made = Parser(
         "bench",
         "[SUITE ...]",
-        "Run grids of trainings (method × known ratio × label noise × seed × dataset) and write their tables and "
-        f"figures with the paper's beside them. A suite is a name ({', '.join(names_in(_SUITES))}) or a YAML file of "
-        "your own; default: table1. What is there already is not computed again, and any number of processes may run "
-        "the same command at once.",
+        "Run grids of trainings (method × known ratio × label noise × seed × dataset), and write their tables and "
+        "figures next to the published ones. Results that exist are not computed again; several processes may run the "
+        "same command.",
+        examples=["positively bench --data coco/", "positively bench table3 --data VOCdevkit/ --seeds 5"],
+        common=[
+            *("data", "out", "seeds", "ratios", "recipe", "depth", "backbone", "epochs", "train_images", "test_images"),
+            *("choose", "report", "word_vectors"),
+        ],
     )
-    made.add_argument("suites", nargs="*", type=str, default=["table1"], help="names of suites, or YAML files")
+    made.add_place(
+        "suite",
+        f"Suites by name ({', '.join(names_in(_SUITES))}), or YAML files of your own; default: table1.",
+        required=False,
+        many=True,
+    )
     made.add_recipe()
-    made.add_argument(
-        "--data",
-        nargs="+",
-        type=str,
-        default=[],
-        help="benchmarks: COCO's folder, a VOCdevkit, or a folder with train.csv and val.csv (or test.csv) whose "
-        "tags are complete",
+    made.add(
+        "data",
+        list[Folder],
+        [],
+        "Datasets: the folder of COCO, a VOCdevkit, or a folder with train.csv and val.csv (or test.csv) whose tags "
+        "are complete.",
     )
-    made.add_argument(
-        "--word_vectors",
-        nargs="+",
-        type=str,
-        default=[],
-        help="for heads that know the classes by their names: for each benchmark, in the order of --data, a .npy "
-        "file with one row a class in the order of its classes; default: vectors that learn",
+    made.add(
+        "word_vectors",
+        list[File],
+        [],
+        "Word vectors of the classes, for heads that use them; default: vectors that learn. One .npy file for each "
+        "dataset, in the order of --data, with one row per class.",
     )
-    made.add_argument("--ratios", nargs="+", type=float, default=[], help="known ratios in place of the suite's own")
+    made.add("ratios", list[float], [], "Known ratios; default: those of the suite.")
     made.add_group(BenchOptions)
-    starts = Literal["auto", "default", "prior"]
-    made.add_argument("--start", type=starts, default="auto", help="start of every head; 'auto': chosen")
+    made.add("start", Literal["auto", "default", "prior"], "auto", "First weights of every head. 'auto' chooses them.")
     made.add_plugin()
     made.add_group(ModelOptions, without={"embeddings"})
     made.add_group(LearningOptions, without={"seed"})
@@ -69,7 +76,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> int:
     """Read, train what is missing, write the report."""
-    values, recipe = parser().parse_recipe(arguments)
+    values = parser().parse(arguments)
     from positively.cli.paths import require_table
     from positively.errors import ConfigError, option
     from positively.registry import load_plugin
@@ -77,7 +84,8 @@ def main(arguments: list[str]) -> int:
     began, options = time.perf_counter(), make_config(BenchOptions, values)
     if values.plugin:
         load_plugin(values.plugin)
-    for name in values.suites:
+    suites_asked = list(dict.fromkeys(values.suite)) or ["table1"]
+    for name in suites_asked:
         find_file(_SUITES, "suite", name)
     if not values.data:
         raise ConfigError(
@@ -102,8 +110,9 @@ def main(arguments: list[str]) -> int:
     from positively.research.bench.grid import Bench
     from positively.research.bench.sections import labels_section, suite_section
     from positively.research.bench.suite import read_suite
+    from positively.research.recipes import read_recipe
 
-    suites = [read_suite(name) for name in dict.fromkeys(values.suites)]
+    suites = [read_suite(name) for name in suites_asked]
     if values.ratios:
         suites = [replace(suite, ratios=tuple(values.ratios)) for suite in suites]
     config = replace(make_config(TrainConfig, values), out=None, devices=1)
@@ -127,6 +136,7 @@ def main(arguments: list[str]) -> int:
     for dataset in datasets:
         if dataset.name in word_vectors:
             check_word_vectors(word_vectors[dataset.name], len(dataset.train.classes))
+    recipe = read_recipe(values.recipe) if values.recipe else None
     bench = Bench(out, datasets, config, fabric, choose, recipe, word_vectors)
     able = [suite for suite in suites if config.depth in suite.depths]
     jobs = {suite.name: bench.jobs(suite, options.seeds) for suite in able}

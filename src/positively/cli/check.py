@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser, read_options
 from positively.errors import ConfigError, in_shell, option
+from positively.options import File, Name
 from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
@@ -19,25 +20,24 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """Options of the verb."""
     made = Parser(
-        "check", "[TABLE]", "Look at the machine and, if a table is given, at everything that could go wrong."
+        "check",
+        "[TABLE]",
+        "Check a table of tags before anything is computed: how it was understood, images that are missing or broken, "
+        "tags that look alike, too few photos. Without a table, show the machine.",
+        examples=["positively check tags.csv --images photos/", "positively check tags.csv --test test.csv"],
+        common=[
+            *("images", "test", "write_aliases", "image_column", "tags_column", "separator", "blank", "aliases"),
+            *("skip_missing_images", "embeddings", "method", "head"),
+        ],
     )
-    made.add_argument(
-        "table",
-        nargs="?",
-        type=str | None,
-        default=None,
-        help=READABLE,
+    made.add_place("table", READABLE, required=False)
+    made.add("test", File | None, None, "Test table. No image of it may be in TABLE.")
+    made.add(
+        "write_aliases", File | None, None, "Write tags that look alike to this CSV file, for --aliases to merge them."
     )
-    made.add_argument("--test", type=str | None, default=None, help="test table: no image of it may be in TABLE")
-    made.add_argument(
-        "--write_aliases",
-        type=str | None,
-        default=None,
-        help="CSV file to be written, for --aliases: tags of TABLE that look alike, to be merged under one name",
-    )
-    made.add_argument("--method", type=str | None, default=None, help="list the options of a method, and stop")
-    made.add_argument("--head", type=str | None, default=None, help="list the options of a head, and stop")
-    made.add_embeddings("files with embeddings of the images: whether every image has one")
+    made.add("method", Name | None, None, "List the options of a training method, and stop.")
+    made.add("head", Name | None, None, "List the options of a head, and stop.")
+    made.add_embeddings("Files with embeddings. The check tells whether every image has one.")
     made.add_plugin()
     made.add_group(ReadOptions)
     return made

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from positively.cli.parsing import Parser
+from positively.options import Count, Folder, Name
 
 
 def parser() -> Parser:
@@ -13,15 +14,12 @@ def parser() -> Parser:
         "",
         "Hide 70 % of the tags of 2,000 scenes of handwritten digits, find them again and train a model, in about a "
         "minute. With --paper: train a network with the paper's method and its rivals (needs torch; minutes).",
+        examples=["positively demo", "positively demo --paper"],
     )
-    made.add_argument("--out", type=str, default="runs/demo", help="folder; what is there already is not done again")
-    made.add_argument(
-        "--paper",
-        action="store_true",
-        help="train one network four times: auto, PU-MLC and BCE on 30 %% of the tags, BCE on every label",
-    )
-    made.add_argument("--seeds", type=int, default=2, help="with --paper: how many seeds")
-    made.add_argument("--backbone", type=str, default="auto", help="without --paper: what embeds the scenes")
+    made.add("out", Folder, "runs/demo", "Folder to write. Finished steps are not done again.")
+    made.add_switch("paper", "Compare auto, PU-MLC and BCE on 30 % of the tags with BCE on every label.")
+    made.add("seeds", Count, 2, "With --paper: number of seeds.")
+    made.add("backbone", Name, "auto", "Without --paper: backbone that embeds the scenes.")
     return made
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from positively.cli.parsing import Parser, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.options import File
 from positively.tables.options import READABLE, ReadOptions
 
 _MODEL, _MACHINE = {"backbone", "weights", "image_size", "head_options"}, {"cache"}
@@ -18,12 +19,16 @@ def parser() -> Parser:
         "embed",
         "PHOTOS --out FILE",
         "Embed photos with a frozen backbone and write the embeddings to a file: .npz, .npy, .parquet or .safetensors. "
-        "PHOTOS is a folder of photos or a table. check, missing, review, train, evaluate and predict take the file "
-        "with --embeddings, and do not open the photos then.",
+        "The other verbs take the file with --embeddings, and do not open the photos then.",
+        examples=["positively embed photos/ --out embeddings.npz"],
+        common=[
+            *("out", "overwrite", "backbone", "weights", "image_size", "head_options", "images", "image_column"),
+            *("skip_missing_images", "skip_broken", "cache", "plugin"),
+        ],
     )
-    made.add_argument("photos", type=str, help=f"a folder of photos, or a table: {READABLE}")
-    made.add_argument("--out", type=str, required=True, help="the file to write")
-    made.add_switch("overwrite", help="replace the file if it is there")
+    made.add_place("photos", f"A folder of photos, or a table: {READABLE}")
+    made.add("out", File, None, "File to write.")
+    made.add_switch("overwrite", "Replace the file if it exists.")
     made.add_group(ModelOptions, only=_MODEL)
     made.add_group(MachineOptions, only=_MACHINE)
     made.add_plugin()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from positively.cli.parsing import Parser, read_options
 from positively.cli.paths import require_run, require_table
+from positively.options import File, Name
 from positively.tables.options import READABLE, ReadOptions
 
 
@@ -13,17 +14,18 @@ def parser() -> Parser:
     made = Parser(
         "evaluate",
         "RUN TABLE",
-        "Score a trained run. Unknown labels are never scored; if the table only lists tags and they are complete, "
-        "pass --blank negative.",
+        "Score a trained run on a table of test images: mAP, F1 and more, in total and per class. Unknown labels are "
+        "never scored; if the table lists all tags of each image, pass --blank negative.",
+        examples=["positively evaluate RUN test.csv --images photos/ --blank negative"],
+        common=[
+            *("images", "blank", "split", "part", "out", "min_precision", "head", "embeddings", "image_column"),
+            *("tags_column", "separator", "skip_missing_images"),
+        ],
     )
-    made.add_argument("run", type=str, help="run folder")
-    made.add_argument("table", type=str, help=f"{READABLE} with --part val or test")
-    made.add_argument(
-        "--split", type=str | None, default=None, help="part of the table; default: 'test' if there is one"
-    )
-    made.add_argument(
-        "--out", type=str | None, default=None, help="JSON file; default: evaluation.json in the run folder"
-    )
+    made.add_place("run", "Run folder.")
+    made.add_place("table", READABLE)
+    made.add("split", Name | None, None, "Part of the table; default: 'test' if it has one.")
+    made.add("out", File | None, None, "JSON file to write; default: evaluation.json in the run folder.")
     made.add_run_use()
     made.add_embeddings()
     made.add_plugin()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from positively.cli.parsing import Parser
 from positively.cli.paths import require_run
+from positively.options import Folder, Name
 
 if TYPE_CHECKING:
     from positively.runs.run import Run
@@ -16,39 +17,25 @@ def parser() -> Parser:
     made = Parser(
         "export",
         "RUN",
-        "Write a trained run for other programs. 'onnx' is one file for any runtime: it takes RGB pixels in [0, 1] of "
-        "any number of images and gives scores and tags, with normalisation, head, sigmoid and thresholds inside, and "
-        "classes and sizes in its metadata; every run has one already (model.onnx). --int8 makes it smaller and "
-        "quicker, and says what that costs. 'transformers' is a folder that transformers and timm load by themselves: "
-        "the linear head on the same backbone, which ranks visibly lower than the kernel head (needs torch). 'tagger' "
-        "is a folder as the programs of image taggers read it, with selected_tags.csv and preprocess.json beside the "
-        "file. All are compared with the run before they are written. 'hub' is what goes to the Hugging Face hub: "
-        "pushed with --push-to, or only written with --out; names and scores of photos stay at home.",
+        "Write a trained run for other programs. 'onnx' is one file for any runtime: RGB pixels in, scores and tags "
+        "out. 'transformers' is a folder for transformers and timm, with the linear head (needs torch). 'tagger' is a "
+        "folder for image tagging programs. 'hub' goes to the Hugging Face hub, without names and scores of photos. "
+        "Each export is compared with the run before it is written.",
+        examples=["positively export RUN", "positively export RUN --format tagger --out tagger/"],
+        common=[
+            *("format", "out", "int8", "images", "fold_thresholds", "push_to", "min_precision", "head", "plugin"),
+        ],
     )
-    made.add_argument("run", type=str, help="run folder")
-    made.add_argument(
-        "--format", type=Literal["onnx", "transformers", "tagger", "hub"], default="onnx", help="what to write"
-    )
-    made.add_argument(
-        "--out",
-        type=str | None,
-        default=None,
-        help="the file, or the folder; default: model.onnx, model-int8.onnx, transformers or tagger in the run folder",
-    )
-    made.add_argument(
-        "--push_to", type=str | None, default=None, help="with 'hub': repository to push to, such as me/tagger"
+    made.add_place("run", "Run folder.")
+    made.add("format", Literal["onnx", "transformers", "tagger", "hub"], "onnx", "Format to write.")
+    made.add("out", Name | None, None, "File or folder to write; default: a name by the format, in the run folder.")
+    made.add("push_to", Name | None, None, "With 'hub': repository to push to, such as me/tagger.")
+    made.add_switch("int8", "With 'onnx': store the backbone in 8-bit integers, calibrated on the photos of the run.")
+    made.add(
+        "images", Folder | None, None, "With --int8: folder of the run's photos; default: where they were in training."
     )
     made.add_switch(
-        "int8", help="with 'onnx': compute the backbone in eight-bit integers, with ranges found on the run's photos"
-    )
-    made.add_argument(
-        "--images",
-        type=str | None,
-        default=None,
-        help="with --int8: folder in which the run's photos lie; default: where they were when it was trained",
-    )
-    made.add_switch(
-        "fold_thresholds", help="with 'transformers': move each class's threshold into its bias, so that it is 0.5"
+        "fold_thresholds", "With 'transformers': move thresholds into biases, so that each threshold is 0.5."
     )
     made.add_run_use()
     made.add_plugin()

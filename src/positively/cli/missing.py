@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from positively.cli.parsing import Parser, check_config, make_config, read_options
+from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
 from positively.cli.paths import is_run, require_table
-from positively.config import LearningOptions, MachineOptions, MethodOptions, ModelOptions, TrainConfig
+from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.options import Folder, Range, Share
 from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
-    from jsonargparse import Namespace
-
     from positively.labels import LabelTable
     from positively.missing import MissingTags
     from positively.missing.files import MissingFolder
@@ -31,47 +30,43 @@ def parser() -> Parser:
     made = Parser(
         "missing",
         "TABLE|RUN",
-        "List every tag that a photo may lack, with the probability that it does, likeliest first; how many are "
-        "missing of each tag; and the tags that look wrong. No label is judged by a model that saw it. With a frozen "
-        "backbone (the default) that takes seconds once features are stored; with --depth tail or finetune "
-        "one network is trained for each fold. A run that has such scores already needs nothing else.",
+        "List the tags that are probably missing from a table, with their probabilities, and the tags that look wrong. "
+        "It takes seconds once the embeddings of the images are stored.",
+        examples=["positively missing tags.csv --images photos/", "positively missing tags.csv --accept-above 0.95"],
+        common=[
+            *("images", "out", "min_probability", "accept_above", "format", "image_column", "tags_column", "separator"),
+            *("blank", "aliases", "min_count", "skip_missing_images", "backbone", "embeddings", "config"),
+        ],
     )
-    made.add_argument("source", type=str, help=f"{READABLE}; or a run folder")
-    made.add_argument(
-        "--out",
-        type=str | None,
-        default=None,
-        help="folder; default: <table>-missing beside the table, or missing/ in the run folder",
+    made.add_place("table", f"{READABLE[:-1]}; or a run folder.")
+    made.add(
+        "out",
+        Folder | None,
+        None,
+        "Folder to write; default: <table>-missing beside the table, or missing/ in the run.",
     )
-    made.add_argument("--format", type=Literal["csv", "parquet"], default="csv", help="of the lists")
-    made.add_argument(
-        "--min_probability", type=float, default=0.05, help="minimum probability to list; 0 lists every unknown tag"
+    made.add("min_probability", Share, 0.05, "Leave out tags that are less probable. 0 lists every unknown tag.")
+    made.add(
+        "accept_above",
+        Share | None,
+        None,
+        "Add tags of this probability or more to the table's own tags, such as 0.95. By default, the table gets them "
+        "in a column 'missing', from 0.5 on.",
     )
-    made.add_argument(
-        "--accept_above",
-        type=float | None,
-        default=None,
-        help="accept what is at least so probable, such as 0.95: the table is written with these tags among the "
-        "others, in place of a column of their own (which holds what is likelier than not)",
-    )
-    made.add_argument("--folds", type=int, default=5, help="trainings, where a network learns")
+    made.add("format", Literal["csv", "parquet"], "csv", "Format of the lists.")
+    made.add("folds", Annotated[int, Range(minimum=2)], 5, "Trainings, if --config asks for a network that learns.")
     made.add_group(ReadOptions)
-    for group in (ModelOptions, MethodOptions, LearningOptions, MachineOptions):
-        made.add_group(group)
+    made.add_group(ModelOptions, only={"backbone", "weights", "image_size", "embeddings", "head_options"})
+    made.add_group(MachineOptions, only={"cache"})
+    made.add_plugin()
+    made.add_config()
     return made
 
 
 def main(arguments: list[str]) -> int:
     """Find, print, write."""
     values = parser().parse(arguments)
-    from positively.errors import ConfigError, option
-
-    for name in ("min_probability", "accept_above"):
-        if values[name] is not None and not 0 <= values[name] <= 1:
-            raise ConfigError(f"{option(name, values[name])}: a probability lies between 0 and 1.")
-    if values.folds < 2:
-        raise ConfigError(f"{option('folds', values.folds)}: it takes two folds at least.")
-    source = require_table(values.source)
+    source = require_table(values.table)
     in_run, config = is_run(source), make_config(TrainConfig, values)
     if not in_run:
         if config.plugin:
@@ -105,7 +100,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _find_in_table(
-    source: Path, config: TrainConfig, values: Namespace, min_probability: float, folder: MissingFolder
+    source: Path, config: TrainConfig, values: Values, min_probability: float, folder: MissingFolder
 ) -> Finding:
     from positively.api import missing
     from positively.logs import logger
@@ -122,7 +117,7 @@ def _find_in_table(
     )
 
 
-def _find_in_run(source: Path, values: Namespace, min_probability: float) -> Finding:
+def _find_in_run(source: Path, values: Values, min_probability: float) -> Finding:
     """What the run stored; its table is read again only to be written with the tags that were found."""
     from positively.errors import PositivelyError
     from positively.logs import logger
@@ -156,18 +151,17 @@ def _describe_table(out: Path, source: Path, count: int, above: float, accept: b
     return f"{out} is the table with {more}, {where}: what has a probability of {above:g} or more.{why}"
 
 
-def _review(values: Namespace) -> str:
+def _review(values: Values) -> str:
     """The command that opens the page on the same table, with those options of this call that it takes as well."""
     from positively.cli import review
     from positively.errors import quoted
 
-    words = ["positively", "review", values.source]
-    for name, default in vars(review.parser().get_defaults()).items():
-        value = values.get(name, default)
-        if value != default and name != "out":
-            words += [f"--{name.replace('_', '-')}"]
-            given = value if isinstance(value, list) else [value]
-            words += [] if value is True else ["false" if one is False else str(one) for one in given]
+    words = ["positively", "review", values.table]
+    for option in review.parser().options.values():
+        value = getattr(values, option.name, option.default)
+        if value != option.default and option.name != "out":
+            words.append(option.flag if value is not False else f"--no-{option.flag[2:]}")
+            words += map(str, value if isinstance(value, list) else [value] * (not isinstance(value, bool)))
     return quoted(*words)
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser
+from positively.cli.parsing import Parser, Values
 from positively.cli.paths import require_images, require_run
 from positively.errors import ConfigError, ImageError, PositivelyError, in_shell, option
 from positively.logs import is_first_process
 from positively.machine import process_count
-from positively.options import Runtime
+from positively.options import Count, File, Folder, Runtime
 
 if TYPE_CHECKING:
-    from jsonargparse import Namespace
-
     from positively.runs.predictions import Written
     from positively.runs.run import Run
     from positively.runs.tagging import Picture, Prediction
@@ -25,33 +23,28 @@ def parser() -> Parser:
     made = Parser(
         "predict",
         "RUN IMAGE...",
-        "Tag images with a trained run: files, all images under folders, the images of a table, or (with '-') a list "
-        "of paths on standard input. With --out, the same command goes on where it was stopped, and several at once, "
-        "or under torchrun, on one machine or on many that share a disk, divide the work. Images that cannot be read "
-        "are named, and do not stop it.",
+        "Tag images with a trained run. Images that cannot be read are reported and skipped. With --out, an "
+        "interrupted command continues where it stopped, and several processes that run the same command share it.",
+        examples=["positively predict RUN photos/", "positively predict RUN photos/ --out tags.csv"],
+        common=[
+            *("out", "overwrite", "top", "min_precision", "head", "images", "embeddings", "runtime", "plugin"),
+        ],
     )
-    made.add_argument("run", type=str, help="run folder")
-    made.add_argument(
-        "places", nargs="*", type=str, help="image files, folders, tables (CSV, TSV, Parquet, COCO json) or -"
+    made.add_place("run", "Run folder.")
+    made.add_place(
+        "image",
+        "Image files, folders, or tables of images (CSV, TSV, Parquet, COCO json). '-' reads a list of paths from "
+        "standard input.",
+        required=False,
+        many=True,
     )
-    made.add_embeddings()
-    made.add_argument(
-        "--images", type=str | None, default=None, help="folder of a table's images; default: the table's"
-    )
-    made.add_argument(
-        "--out", type=str | None, default=None, help="write a .csv, .jsonl or .parquet file in place of printing"
-    )
-    made.add_switch("overwrite", help="replace the file if it is there")
-    made.add_argument(
-        "--top", type=int | None, default=None, help="this many best tags of those learned, whatever the thresholds say"
-    )
+    made.add("out", File | None, None, "Write a .csv, .jsonl or .parquet file. By default the tags are printed.")
+    made.add_switch("overwrite", "Replace the file if it exists.")
+    made.add("top", Count | None, None, "Give this many tags per image, the most probable ones, without thresholds.")
+    made.add("images", Folder | None, None, "Folder of a table's images; default: the folder of the table.")
     made.add_run_use()
-    made.add_argument(
-        "--runtime",
-        type=Runtime,
-        default="auto",
-        help="what runs the network: 'auto' is the run's ONNX file, or torch where a GPU is",
-    )
+    made.add_embeddings()
+    made.add("runtime", Runtime, "auto", "Program that runs the network. 'auto' is onnx, or torch if there is a GPU.")
     made.add_plugin()
     return made
 
@@ -66,7 +59,7 @@ def main(arguments: list[str]) -> int:
         raise
 
 
-def _predict(values: Namespace) -> int:
+def _predict(values: Values) -> int:
     if values.top is not None and values.min_precision is not None:
         raise ConfigError(
             f"{option('top')} gives tags whatever the thresholds say, which {option('min_precision')} would move."
@@ -74,9 +67,9 @@ def _predict(values: Namespace) -> int:
     if values.out is None and process_count() > 1:
         raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
     require_run(values.run)
-    if bool(values.places) == bool(values.embeddings):
+    if bool(values.image) == bool(values.embeddings):
         raise ConfigError(f"Name images, folders or tables; or pass {option('embeddings', 'FILE')} in their place.")
-    require_images(values.places)
+    require_images(values.image)
     from positively.registry import load_plugin
     from positively.runs.folder import RunFolder
     from positively.runs.run import Run
@@ -101,7 +94,7 @@ def _predict(values: Namespace) -> int:
     return 0
 
 
-def _predict_embeddings(values: Namespace) -> int:
+def _predict_embeddings(values: Values) -> int:
     """Tag embeddings from files: no image is looked at."""
     from positively.embedding import read_named
     from positively.runs.formats import write_predictions_file
@@ -119,7 +112,7 @@ def _predict_embeddings(values: Namespace) -> int:
     return 0
 
 
-def _write(run: Run, pictures: list[Picture], values: Namespace) -> int:
+def _write(run: Run, pictures: list[Picture], values: Values) -> int:
     from positively.cli.progress import counting
     from positively.runs.predictions import write_predictions
 
@@ -133,12 +126,12 @@ def _write(run: Run, pictures: list[Picture], values: Namespace) -> int:
     return 0
 
 
-def _pictures(values: Namespace) -> list[Picture]:
+def _pictures(values: Values) -> list[Picture]:
     from positively.runs.pictures import find_pictures, read_list
 
-    if "-" not in values.places:
-        return find_pictures(values.places, values.images)
-    if len(values.places) > 1:
+    if "-" not in values.image:
+        return find_pictures(values.image, values.images)
+    if len(values.image) > 1:
         raise ConfigError("A list on standard input (-) stands alone, without other images.")
     if process_count() > 1:
         raise ConfigError("Several processes cannot share standard input. Write the list to a .csv file and name that.")

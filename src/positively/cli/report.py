@@ -1,7 +1,8 @@
-"""``positively report``: what is to be known of a run, as one page."""
+"""``positively report``: a one-page summary of a run."""
 
 from positively.cli.parsing import Parser
 from positively.cli.paths import require_run
+from positively.options import File, Folder
 
 
 def parser() -> Parser:
@@ -9,18 +10,14 @@ def parser() -> Parser:
     made = Parser(
         "report",
         "RUN",
-        "Write one self-contained HTML page about a trained run: the most probable missing tags with their photos, how "
-        "good it is and how we know, every tag with counts and intervals, and what was trained on what. It is written "
-        "at the end of train already; write it again after evaluate, or when the photos have moved.",
+        "Write one self-contained HTML page about a trained run: the most probable missing tags with their photos, the "
+        "quality of the run and of every tag, and the training options. `train` writes it too; write it again after "
+        "`evaluate`, or if the photos have moved.",
+        examples=["positively report RUN"],
     )
-    made.add_argument("run", type=str, help="run folder")
-    made.add_argument("--out", type=str | None, default=None, help="the page; default: report.html in the run folder")
-    made.add_argument(
-        "--images",
-        type=str | None,
-        default=None,
-        help="folder in which the images lie; default: where they were when the run was trained",
-    )
+    made.add_place("run", "Run folder.")
+    made.add("out", File | None, None, "HTML file to write; default: report.html in the run folder.")
+    made.add("images", Folder | None, None, "Folder of the images; default: where they were in training.")
     made.add_plugin()
     return made
 

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser, check_config, make_config, read_options
+from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.options import File, Index, Name
 from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from positively.review.session import ReviewSession
     from positively.review.store import DecisionStore
 
-# What features depend on; the rest of these groups is about training.
-_MODEL = {"backbone", "weights", "image_size", "embeddings"}
+# The embeddings depend on these; the other options are about training.
+_MODEL = {"backbone", "weights", "image_size", "embeddings", "head_options"}
 _MACHINE = {"cache"}
 
 
@@ -27,35 +28,30 @@ def parser() -> Parser:
     made = Parser(
         "review",
         "TABLE|FOLDER",
-        "Accept or reject the tags that are probably missing, on a page in your browser that learns from every answer. "
-        "Every decision is stored at once, beside the table, which itself is never touched; the same command goes on. "
-        "A folder of photos without a single tag does as well.",
+        "Accept or reject the tags that are probably missing, on a local page that learns from every answer. Decisions "
+        "are stored at once; the table itself is not changed. Run the same command again to continue.",
+        examples=[
+            "positively review tags.csv --images photos/",
+            "positively review tags.csv --images photos/ --export reviewed.csv",
+        ],
+        common=[
+            *("images", "export", "out", "port", "open", "host", "image_column", "tags_column", "separator", "aliases"),
+            *("skip_missing_images", "backbone", "embeddings"),
+        ],
     )
-    made.add_argument("table", type=str, help=f"{READABLE}; or a folder of photos")
-    made.add_argument(
-        "--out",
-        type=str | None,
-        default=None,
-        help="file of decisions; default: <table>.review.sqlite beside the table",
+    made.add_place("table", f"{READABLE[:-1]}; or a folder of photos without tags.")
+    made.add("out", File | None, None, "File of decisions; default: <table>.review.sqlite beside the table.")
+    made.add("export", File | None, None, "Write the reviewed table to a .csv, .tsv or .parquet file, and stop.")
+    made.add("port", Index | None, None, "Port of the page; default: a free one.")
+    made.add(
+        "host", Name, "127.0.0.1", "Address to listen at. Any other lets other machines in if they have the token."
     )
-    made.add_argument(
-        "--export",
-        type=str | None,
-        default=None,
-        help="write the reviewed table to this .csv, .tsv or .parquet file, and stop, without opening the page",
-    )
-    made.add_argument("--port", type=int | None, default=None, help="port of the page; default: a free one")
-    made.add_argument(
-        "--host",
-        type=str,
-        default="127.0.0.1",
-        help="address to listen at; any other than the default lets other machines in, if they have the token",
-    )
-    made.add_switch("no_open", help="print the address, and open no browser")
+    made.add("open", bool, True, "Open the page in a browser.")
     made.add_plugin()
     made.add_group(ReadOptions)
     made.add_group(ModelOptions, only=_MODEL)
     made.add_group(MachineOptions, only=_MACHINE)
+    made.add_config()
     return made
 
 
@@ -102,7 +98,7 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
 
 
 def _serve(
-    source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, config: TrainConfig, values: object
+    source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, config: TrainConfig, values: Values
 ) -> None:
     from positively.probe.configured import embed_table
     from positively.review.exporting import export_table, free_export
@@ -112,23 +108,22 @@ def _serve(
     from positively.review.session import ReviewSession
     from positively.tables.overlap import with_hashes
 
-    host, port, no_open = (getattr(values, name) for name in ("host", "port", "no_open"))
-    listening = listen(host, port)  # before the photos are looked at, which may take minutes
+    listening = listen(values.host, values.port)  # before the photos are looked at, which may take minutes
     table = table if config.embeddings else with_hashes(table)
     session = ReviewSession(table, embed_table(table, config).X, store, source, reading)
-    guard = Guard(host, listening.getsockname()[1])
+    guard = Guard(values.host, listening.getsockname()[1])
 
     def export() -> tuple[Path, int, int]:
         out = free_export(source, store)
         return out, *export_table(out, source, table, reading, store, session.decided())
 
     print(f"Decisions are stored in {store.path}. {_describe_past(session)}")
-    if not is_loopback(host):
+    if not is_loopback(values.host):
         print("Other machines reach this page; the token in its address is all that keeps them out, unencrypted.")
     print(f"Review at {guard.address}\nCtrl-C ends it; the same command goes on.", flush=True)
     try:
         with suppress(KeyboardInterrupt):
-            serve(create_app(session, guard, export), listening, guard.address, open_browser=not no_open)
+            serve(create_app(session, guard, export), listening, guard.address, open_browser=values.open)
     finally:
         session.close()
     print(f"\n{_describe_end(session)}")

@@ -14,25 +14,37 @@ def parser() -> Parser:
     made = Parser(
         "train",
         "TABLE",
-        "Train a classifier from a table of tags, COCO or PASCAL VOC. With nothing but the table and --images it "
-        "picks what suits this machine and says so.",
+        "Train a classifier from a table of tags, COCO or PASCAL VOC. By default it fits a probe on a frozen backbone, "
+        "which takes seconds once the embeddings of the images are stored.",
+        examples=[
+            "positively train tags.csv --images photos/",
+            "positively train tags.csv --images photos/ --method pu-mlc --depth finetune --lgconv",
+        ],
+        common=[
+            *("images", "out", "method", "depth", "backbone", "lgconv", "epochs", "method_options", "blank"),
+            *("min_count", "skip_missing_images", "embeddings", "resume", "config", "recipe"),
+        ],
     )
-    made.add_argument("table", type=str, help=READABLE)
-    made.add_argument("--config", action="config", help="YAML file with any of these options")
+    made.add_place("table", READABLE)
     made.add_recipe()
     for group in (ReadOptions, *GROUPS):
         made.add_group(group)
+    made.add_config()
     return made
 
 
 def main(arguments: list[str]) -> int:
     """Read, train, say where the run is."""
-    values, recipe = parser().parse_recipe(arguments)
+    values = parser().parse(arguments)
     source, config, reading = require_table(values.table), make_config(TrainConfig, values), read_options(values)
     if config.plugin:
         load_plugin(config.plugin)
-    if recipe and config.method == recipe.train["method"]:
-        config.method_options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
+    if values.recipe:
+        from positively.research.recipes import read_recipe
+
+        recipe = read_recipe(values.recipe)
+        if config.method == recipe.train["method"]:
+            config.method_options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
     # Before anything is decoded: a typing error is not to be found after minutes.
     check_config(config)
     if config.out is not None:

@@ -1,60 +1,60 @@
-"""How tags are to be read. Light on purpose: the command line imports it to print its help."""
+"""Options of reading a table. This module imports little, so that help is quick."""
 
 import os
 from dataclasses import dataclass
 from typing import Literal
 
 from positively.errors import option
-from positively.options import Index, check_value, kinds_of
+from positively.options import File, Folder, Index, Name, check_value, kinds_of
 
-READABLE = "CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit"
-"""What can be read, as the help of the command line says it."""
+READABLE = "CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit."
+"""The tables that can be read, for the help of the command line."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Reading the table of tags."""
+    """Table."""
 
-    images: str | None = None
-    """Folder in which the images lie; default: the folder of the table, or where COCO and VOC keep theirs."""
+    images: Folder | None = None
+    """Folder of the images; default: the folder of the table, or where COCO and VOC keep them."""
     zero: Literal["unknown", "negative"] = "unknown"
-    """What 0 means where each class has a column of its own, or each line a state."""
+    """Meaning of 0 in a table with one column per class, or one state per line."""
     blank: Literal["unknown", "negative"] = "unknown"
-    """What an absent tag or an empty cell means: 'negative' says that the tags are complete."""
-    image_column: str | None = None
-    """Name of the column that holds the image; default: found by its name or its contents."""
-    tags_column: str | None = None
-    """Name of the column that holds the tags; default: found by its name."""
-    absent_column: str | None = None
-    """Name of the column that lists tags verified to be absent; default: found by its name."""
-    split_column: str | None = None
-    """Name of the column that says train, val or test; default: found by its name."""
+    """Meaning of a tag that is not listed; 'negative' if the tags are complete."""
+    image_column: Name | None = None
+    """Column with the image names; default: found by its name or contents."""
+    tags_column: Name | None = None
+    """Column with the tags; default: found by its name."""
+    absent_column: Name | None = None
+    """Column with tags that are verified to be absent; default: found by its name."""
+    split_column: Name | None = None
+    """Column that says train, val or test; default: found by its name."""
     separator: str | None = None
-    """What stands between two tags in a cell; default: found among ; | , and line breaks."""
-    aliases: str | None = None
-    """CSV file of two columns, alias and name: tags to be merged under one name."""
-    classes: str | None = None
-    """Text file with one class a line: exactly these classes in this order; another tag in the table is an error."""
+    """Separator of tags in a cell; default: found among ; | , and line breaks."""
+    aliases: File | None = None
+    """CSV file with the columns alias and name, to merge tags under one name."""
+    classes: File | None = None
+    """Text file with one class per line, to use these classes in this order. Other tags in the table are an error."""
     unknown_tags: Literal["error", "ignore"] = "error"
-    """What to do with a tag that is not among the given classes."""
+    """What to do with tags that are not among the given classes."""
     min_count: Index = 1
-    """Leave out tags that fewer images than this carry."""
+    """Ignore tags that fewer images than this have."""
     skip_missing_images: bool = False
-    """Leave out images that are not there, and count them, in place of stopping."""
+    """Leave out images that do not exist; by default they are an error."""
     skip_broken: bool = False
-    """Leave out images that cannot be decoded, and count them, in place of stopping."""
+    """Leave out images that cannot be decoded; by default they are an error."""
     verify: bool = True
-    """Decode every image once (at reduced size) before anything starts."""
+    """Decode every image once, at reduced size, before the work starts."""
     find_images: bool = True
-    """Look for the images; off where embeddings from a file take their place."""
-    part: str | None = None
-    """COCO and VOC: train, val, trainval or test; default: the training part (COCO train, VOC trainval)."""
+    """Look for the images; off if embeddings from a file replace them."""
+    part: Name | None = None
+    """COCO and VOC: train, val, trainval or test; default: train of COCO, trainval of VOC."""
     year: int | None = None
-    """COCO and VOC: the year, where a folder holds several; default: the only one there."""
+    """COCO and VOC: the year; default: the only one in the folder."""
     empty_images: Literal["keep", "drop"] = "keep"
-    """COCO and VOC: whether images without any object stay."""
+    """COCO and VOC: what to do with images without any object."""
     difficult: Literal["unknown", "negative", "positive"] = "unknown"
-    """VOC: what a class is that an image shows only as 'difficult'; the official protocol does not score it."""
+    """VOC: state of a class whose only objects in an image are 'difficult'. The official protocol does not score it."""
 
     def __post_init__(self) -> None:
         for name in ("images", "aliases", "classes"):

@@ -1,25 +1,27 @@
-"""What a bench can be told. Light on purpose: the command line imports it to print its help."""
+"""Options of a bench. This module imports little, so that help is quick."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from positively.options import Folder
+
 
 @dataclass
 class BenchOptions:
-    """The grid."""
+    """Grid."""
 
-    out: str = "runs/bench"
-    """Folder of the bench; what is there already is not computed again."""
+    out: Folder = "runs/bench"
+    """Folder of the bench. Results that it holds are not computed again."""
     seeds: int = 3
-    """Number of seeds; a seed changes mask, order and start."""
+    """Number of seeds. A seed changes the hidden labels, the order of images and the first weights."""
     train_images: int | None = None
-    """Take only this many training images of each benchmark, drawn once."""
+    """Use only this many training images of each dataset, drawn once."""
     test_images: int | None = None
-    """Take only this many test images of each benchmark, drawn once."""
+    """Use only this many test images of each dataset, drawn once."""
     choose: Literal["auto", "yes", "rate", "no"] = "auto"
-    """Whether every row gets the better of two starts and three learning rates (and of more, where the highest is the
-    best) and the epoch that served it best, chosen on complete labels of a part of the training images; 'rate': the
-    epoch is left to the training, which knows only what a user would; 'auto': yes at depth probe. What --start or --lr
-    fixes is not chosen."""
+    """Choose start, learning rate and epoch of every row on complete labels of a part of the training images. 'yes'
+    tries two starts, three learning rates (more if the highest is the best) and all epochs. 'rate' leaves the epoch to
+    the training, which has no complete labels. 'no' uses the given options. 'auto' is 'yes' at depth 'probe', else
+    'no'. An option that is given, such as --lr, is never chosen."""
     report: bool = False
-    """Only write tables and figures again, of what is there."""
+    """Write tables and figures from existing results only."""

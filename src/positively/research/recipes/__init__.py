@@ -26,11 +26,6 @@ class Recipe:
     gamma: dict[float, float]
     """Exponent of the re-balance factor for each known ratio."""
 
-    def words(self) -> dict[str, Any]:
-        """Options of ``positively train``, those of the method apart (``options.alpha``), as they would be typed."""
-        plain = {name: value for name, value in self.train.items() if name != "method_options"}
-        return plain | {f"method_options.{name}": value for name, value in self.train.get("method_options", {}).items()}
-
     def options(self, ratio: float) -> dict[str, Any]:
         """Options of the method at this known ratio; between two listed ratios γ is that of the nearer one."""
         nearest = min(self.gamma, key=lambda listed: abs(listed - ratio))
