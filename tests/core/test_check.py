@@ -213,6 +213,42 @@ def test_words_that_are_only_near_to_one_another_do_not_drown_the_user(tags: dic
     assert find_lookalikes(tagged(tags)) == {}
 
 
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ("Person", "Personen", "Tisch", "Stuhl"),
+        ("Stuhl", "Stühle", "Tisch", "Hund"),
+        ("Kühlschrank", "Kuehlschrank"),
+        ("Straße", "Strasse"),
+        ("Café", "Cafe"),
+        ("colour", "color"),
+        ("theatre", "theater"),
+        ("grey cat", "gray cat"),
+        ("woman", "women"),
+        ("cheval", "chevaux", "chien", "maison"),
+        ("gatto", "gatti", "cane", "casa"),
+        ("flor", "flores", "casa", "ciudad"),
+        ("coração", "corações", "cidade"),
+        ("kat", "katten", "hond", "huis"),
+    ],
+)
+def test_one_word_in_two_spellings_or_numbers_is_found(tags: tuple[str, ...]) -> None:
+    first, second, *_ = tags
+    assert find_lookalikes(tagged({tag: 50 - place for place, tag in enumerate(tags)})) == {second: first}
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "plan plane gold golden wood wooden car care farm farmer boot booth tool pool",
+        "Fisch Fischer Musik Musiker Tanz Tänzer Küche Kuchen Hund Haus Bau Bauer",
+        "porto porta casa caso mela mare città gatto",
+    ],
+)
+def test_different_words_are_not_taken_for_spellings_of_one(tags: str) -> None:
+    assert find_lookalikes(tagged(dict.fromkeys(tags.split(), 50))) == {}
+
+
 def test_tags_on_one_photo_are_two() -> None:
     assert find_lookalikes(tagged({"beach": 50, "bench": 1})) == {"bench": "beach"}
     assert find_lookalikes(tagged({"beach": 50, "bench": 1}, together=True)) == {}

@@ -73,9 +73,16 @@ class _Column:
 
 def named_columns(options: ReadOptions, columns: Sequence[str], layout: Layout) -> ReadOptions:
     """Options that name the columns of a layout, so that another reading finds the same ones."""
-    places = {"image": layout.image, "tags": layout.tags, "absent": layout.absent, "split": layout.split}
-    named = {f"{role}_column": columns[place] for role, place in places.items() if place is not None}
-    return replace(options, **named)
+    def name(place: int | None, asked: str | None) -> str | None:
+        return asked if place is None else columns[place]
+
+    return replace(
+        options,
+        image_column=columns[layout.image],
+        tags_column=name(layout.tags, options.tags_column),
+        absent_column=name(layout.absent, options.absent_column),
+        split_column=name(layout.split, options.split_column),
+    )
 
 
 def find_layout(raw: RawTable, options: ReadOptions) -> Layout:

@@ -1,12 +1,13 @@
-"""Tags that look like one another: what is probably one tag in two spellings.
+"""Tags that look like each other, and are probably one tag in two spellings.
 
-Spellings that differ only in case and blanks are united as a table is read; here is what needs somebody's consent:
+Spellings that differ only in case and blanks are joined when a table is read. The ones found here need your consent:
 
-1. **Variants** are equal but for blanks, hyphens and the like (hotdog, hot-dog), or for a plural ending (dog, dogs).
-2. **Slips** differ by one letter that is missing, added or changed, or by two neighbours swapped (persno, person). Many
-   words lie that near to others that are meant (cat and car, tree and three, house and mouse, horse and house). So a
-   slip has five letters or more, begins with the same one, and concerns no digit; it is far rarer than the other tag;
-   and no photo carries both, since nobody writes one tag twice.
+1. **Variants** differ in marks between the letters (hotdog, hot-dog), accents and umlauts (Kuehlschrank, Kühlschrank),
+   British and American spelling (colour, color), or number (dog, dogs; Stuhl, Stühle).
+2. **Slips** differ in one letter that is missing, added or changed, or in two neighbours swapped (persno, person). Many
+   different words are that similar (cat and car, tree and three, house and mouse, horse and house). So a slip has five
+   letters or more, begins with the same letter, and concerns no digit; it is far rarer than the other tag; and no photo
+   carries both, because people rarely write a tag twice.
 """
 
 from collections import defaultdict
@@ -15,13 +16,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from positively.labels import POSITIVE, LabelTable
-from positively.tables.names import normalized
+from positively.tables.spelling import folded, languages, plurals, spellings, squashed
 
-_SHORTEST_PLURAL = 3
 _SHORTEST_SLIP = 5
-# A single photo is a slip beside three of the other tag; from two photos on, the other has to have 20 times as many.
-_ONCE_BESIDE, _TIMES_AS_MANY = 3, 20
-_IGNORED = str.maketrans("", "", " -_./'’")
+# A single photo is a slip if three have the other tag; from two photos on, the other must have 20 times as many, or 5
+# times if the word is long: there are few pairs of long words that differ in a letter.
+_ONCE_TO, _TIMES_AS_MANY, _TIMES_IF_LONG, _LONG = 3, 20, 5, 9
 
 
 def find_lookalikes(table: LabelTable) -> dict[str, str]:
@@ -45,14 +45,15 @@ def find_lookalikes(table: LabelTable) -> dict[str, str]:
         found[rare] = min(frequent, found.get(rare, frequent), key=rank)
     for pair in _slips(carried):
         frequent, rare = sorted(pair, key=rank)
-        enough = _ONCE_BESIDE if counts[rare] == 1 else _TIMES_AS_MANY * counts[rare]
+        times = _TIMES_IF_LONG if len(rare) >= _LONG else _TIMES_AS_MANY
+        enough = _ONCE_TO if counts[rare] == 1 else times * counts[rare]
         if counts[frequent] >= enough and not np.intersect1d(photos(rare), photos(frequent)).size:
             found[rare] = min(frequent, found.get(rare, frequent), key=rank)
     return found
 
 
 def nearest_classes(names: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
-    """Class that each of these names is probably meant to be, where there is one, and no other is as near."""
+    """The class that each name is probably meant to be, if exactly one is near."""
     given, near = set(classes), defaultdict(set)
     for pairs in (_variants([*names, *classes]), _slips([*names, *classes])):
         for pair in pairs:
@@ -62,30 +63,35 @@ def nearest_classes(names: Sequence[str], classes: Sequence[str]) -> dict[str, s
     return {name: others.pop() for name, others in near.items() if len(others) == 1}
 
 
-def _squashed(name: str) -> str:
-    return normalized(name).translate(_IGNORED) or normalized(name)
-
-
 def _variants(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that are the same but for marks between the letters, or for a plural ending."""
-    by_key = defaultdict(list)
+    """Pairs of names that are the same word in two spellings, or its singular and plural."""
+    by_key: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        by_key[_squashed(name)].append(name)
-    for key, spelled in by_key.items():
-        yield from ((spelled[0], other) for other in spelled[1:])
-        if len(key) >= _SHORTEST_PLURAL:
-            plurals = [f"{key}s", f"{key}es"] + ([f"{key[:-1]}ies"] if key.endswith("y") else [])
-            yield from ((spelled[0], other) for plural in plurals for other in by_key.get(plural, ()))
+        for key in spellings(name):
+            by_key[key].append(name)
+    spoken = languages(names)
+    found = {_pair(spelled[0], other) for spelled in by_key.values() for other in spelled[1:]}
+    for name in names:
+        for key in spellings(name):
+            others = {other for plural in plurals(key, spoken) for other in by_key.get(plural, ())}
+            # A plural may gain an umlaut (Stuhl, Stühle), and does not lose one (Küche, Kuchen).
+            loses = key == folded(name) != squashed(name)
+            found |= {_pair(name, other) for other in others if not (loses and folded(other) == squashed(other))}
+    yield from sorted(pair for pair in found if pair[0] != pair[1])
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)
 
 
 def _slips(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that one slip of the pen tells apart.
+    """Pairs of names that differ in one slip.
 
     Two such names are equal once the right letter of each is left out, so that comparing names that share a shortened
     form is enough: thousands of classes take no time.
     """
     shortened = defaultdict(set)
-    keys = {name: key for name in names if len(key := _squashed(name)) >= _SHORTEST_SLIP}
+    keys = {name: key for name in names if len(key := squashed(name)) >= _SHORTEST_SLIP}
     for name, key in keys.items():
         shortened[key].add(name)
         for i in range(len(key)):
