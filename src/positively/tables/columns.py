@@ -73,6 +73,7 @@ class _Column:
 
 def named_columns(options: ReadOptions, columns: Sequence[str], layout: Layout) -> ReadOptions:
     """Options that name the columns of a layout, so that another reading finds the same ones."""
+
     def name(place: int | None, asked: str | None) -> str | None:
         return asked if place is None else columns[place]
 
