@@ -76,7 +76,7 @@ def reaches_threshold(scores: Scores, thresholds: npt.ArrayLike) -> Flags:
     limits = as_floats(thresholds).astype(np.float64)
     if limits.shape not in ((), (scores.shape[1],)):
         raise MetricError(
-            f"Thresholds must be one number or one for each of the {scores.shape[1]} classes; got shape {limits.shape}."
+            f"Pass one threshold, or one for each of the {scores.shape[1]} classes; got shape {limits.shape}."
         )
     if np.isnan(limits).any():
         raise MetricError(f"{int(np.isnan(limits).sum())} of {limits.size} thresholds are NaN.")
