@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 import positively as po
 from positively.config import TrainConfig
 from positively.files import write_text
-from positively.probe.configured import embed_table
+from positively.pipeline import embed_table
 from positively.review import DecisionStore, Guard, ReviewSession, create_app, listen
 from positively.tables import with_hashes
 

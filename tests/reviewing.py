@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 import shapes
 from conftest import options
 from positively.config import TrainConfig
-from positively.probe.configured import embed_table
+from positively.pipeline import embed_table
 from positively.review.exporting import export_table, free_export
 from positively.review.guard import RUN, Guard
 from positively.review.server import create_app

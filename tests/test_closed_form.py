@@ -22,8 +22,8 @@ from positively.models import create_backbone
 from positively.models.heads import KernelHead, create_head
 from positively.models.heads.fitted import fill_kernel
 from positively.models.predictor import load_network
+from positively.pipeline import embed_table
 from positively.probe import KernelClassifier, fit, fit_table
-from positively.probe.configured import embed_table
 from positively.tables.overlap import with_hashes
 from wording import naming
 

@@ -17,7 +17,7 @@ from positively.logs import logger, shown
 from positively.machine import process_count, trains_on_gpu
 from positively.missing import MissingTags, missing_in_scores, missing_in_table
 from positively.options import check_options, kinds_of
-from positively.probe.configured import (
+from positively.pipeline import (
     check_probe_config,
     embed_table,
     is_probe,

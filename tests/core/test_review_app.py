@@ -21,7 +21,7 @@ from PIL import Image
 from positively.cli import main
 from positively.errors import ConfigError, FileError
 from positively.labels import LabelTable
-from positively.probe.configured import embed_table
+from positively.pipeline import embed_table
 from positively.review import views
 from positively.review.exporting import default_export
 from positively.review.guard import RUN

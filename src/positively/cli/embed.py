@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     from positively.embedding import DEFAULT, write_embeddings
     from positively.embedding.from_file import check_writable
     from positively.logs import logger
-    from positively.probe.configured import check_probe_config, embed_table
+    from positively.pipeline import check_probe_config, embed_table
     from positively.registry import load_plugin
     from positively.review.opening import open_table
     from positively.tables.overlap import with_hashes

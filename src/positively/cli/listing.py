@@ -5,8 +5,8 @@ from rich.console import Console
 from rich.table import Table
 
 from positively.options import describe_options
+from positively.pipeline import KernelOptions
 from positively.probe import METHOD, ProbeOptions
-from positively.probe.configured import KernelOptions
 from positively.registry import METHODS, load_plugin
 
 

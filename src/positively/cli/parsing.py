@@ -295,7 +295,7 @@ def _read_config(path: str) -> dict[str, Any]:
 
 def check_config(config: TrainConfig) -> None:
     """Refuse options that cannot work and unknown names, without torch unless a network is to learn."""
-    from positively.probe.configured import check_probe_config, is_probe
+    from positively.pipeline import check_probe_config, is_probe
     from positively.registry import TORCH
 
     check_probe_config(config)

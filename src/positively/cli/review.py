@@ -100,7 +100,7 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
 def _serve(
     source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, config: TrainConfig, values: Values
 ) -> None:
-    from positively.probe.configured import embed_table
+    from positively.pipeline import embed_table
     from positively.review.exporting import export_table, free_export
     from positively.review.guard import Guard, is_loopback
     from positively.review.server import create_app

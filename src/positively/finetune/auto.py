@@ -14,8 +14,8 @@ from positively.finetune.runtime import dtype_for
 from positively.labels import LabelTable
 from positively.models import HEADS, Depth, Head, Start, check_weights, find_backbone, head_options
 from positively.options import check_options, kinds_of
+from positively.pipeline import check_config, is_probe, learns_deeper, may_go_deeper
 from positively.probe import METHOD
-from positively.probe.configured import check_config, is_probe, learns_deeper, may_go_deeper
 
 T = TypeVar("T")
 

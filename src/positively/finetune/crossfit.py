@@ -26,8 +26,8 @@ from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
 from positively.missing import MissingTags, rank_missing
 from positively.missing.find import require_labels
+from positively.pipeline import embed_table
 from positively.probe import find_series
-from positively.probe.configured import embed_table
 from positively.randomness import random_stream
 from positively.tables.overlap import with_hashes
 

@@ -27,8 +27,8 @@ from positively.logs import is_first_process, logger
 from positively.models.embedder import NetworkEmbedder
 from positively.models.exporting import write_run_network
 from positively.models.saving import save_model
+from positively.pipeline import kernel_options
 from positively.probe import METHOD
-from positively.probe.configured import kernel_options
 from positively.registry import load_plugin
 from positively.runs.folder import RunFolder
 from positively.runs.outcome import describe_outcome

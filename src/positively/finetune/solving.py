@@ -32,6 +32,7 @@ from positively.logs import logger
 from positively.models import KernelHead, LinearHead
 from positively.models.heads import pool_windows
 from positively.models.heads.fitted import fill_kernel, fill_linear
+from positively.pipeline import FEWEST_JUDGES
 from positively.probe import (
     LANDMARKS,
     ONE_STEP,
@@ -43,7 +44,6 @@ from positively.probe import (
     fit_table,
 )
 from positively.probe.choice import PENALTIES, choose_penalty
-from positively.probe.configured import FEWEST_JUDGES
 from positively.probe.probe import LOGIT_ASINH_SCALE
 from positively.probe.tables import calibrated_heads, copies, first_out_of_sample, label_states
 

@@ -24,7 +24,7 @@ from positively.finetune.solving import solve_head
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
 from positively.metrics.logits import sigmoid
-from positively.probe.configured import FEWEST_JUDGES
+from positively.pipeline import FEWEST_JUDGES
 from positively.runs.hiding import hide_labels
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from positively.errors import RunError, option
 from positively.files import safe_name
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
+from positively.pipeline import embed_table, kernel_options, probe_options, resolve_probe
 from positively.probe import KernelClassifier, Probe, ProbeOptions, fit_table
-from positively.probe.configured import embed_table, kernel_options, probe_options, resolve_probe
 from positively.probe.tables import calibrated_heads, first_out_of_sample, fit_measures
 from positively.runs.folder import RunFolder
 from positively.runs.hiding import Rows, hide_labels, training_rows
