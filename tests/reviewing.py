@@ -18,10 +18,11 @@ from positively.review.guard import RUN, Guard
 from positively.review.server import create_app
 from positively.review.serving import listen
 from positively.review.session import ReviewSession
-from positively.review.store import DecisionStore, default_place
+from positively.review.store import DecisionStore
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
+from positively.workspace import Workspace
 
 
 def write_tags(folder, place, truth, rows=None):
@@ -56,7 +57,7 @@ class Opened:
             table, _ = read_labels(source, self.options)
             table = with_hashes(table)
             features = embed_table(table, config(place)).X
-        self.store = DecisionStore(default_place(source), table)
+        self.store = DecisionStore(Workspace.of(source).decisions, table)
         self.session = ReviewSession(table, features, self.store, source, self.options, **model)
         self.guard = Guard("127.0.0.1", port)
         self.app = create_app(self.session, self.guard, self.export)

@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 
 import pytest
 import yaml
@@ -243,6 +244,7 @@ def test_check_looks_without_training(scenes, tmp_path, monkeypatch, capsys):
 
 def test_the_default_run_folder_is_numbered(scenes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(scenes / "train.csv", tmp_path / "tags.csv")
     for _ in range(2):
-        assert main(["train", str(scenes / "train.csv"), *options(TINY | {"epochs": 1})]) == 0
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["train-pu-mlc", "train-pu-mlc-2"]
+        assert main(["train", "tags.csv", "--images", str(scenes), *options(TINY | {"epochs": 1})]) == 0
+    assert sorted(path.name for path in (tmp_path / "tags.positively" / "runs").iterdir()) == ["pu-mlc", "pu-mlc-2"]

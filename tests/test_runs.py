@@ -34,7 +34,7 @@ from wording import naming
 def claim(folder, queue, start, stop):
     os.chdir(folder)
     start.wait()
-    opened = RunFolder.open(None, "tags", resume=False)
+    opened = RunFolder.open(None, "runs/tags", resume=False)
     queue.put(opened.path.name)
     stop.wait()
 
@@ -131,14 +131,14 @@ def test_a_failed_start_leaves_no_folder_behind(tmp_path, monkeypatch, scenes):
 def test_a_run_that_goes_on_is_the_latest_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for expected in ("tags", "tags-2", "tags-3"):
-        with RunFolder.open(None, "tags", resume=False) as folder:
+        with RunFolder.open(None, "runs/tags", resume=False) as folder:
             folder.write_config({"a": 1})
         assert folder.path == Path("runs") / expected
     shutil.rmtree(tmp_path / "runs" / "tags-2")
     (tmp_path / "runs" / "tags-old").mkdir()  # not one of ours: no number
-    with RunFolder.open(None, "tags", resume=True) as folder:
+    with RunFolder.open(None, "runs/tags", resume=True) as folder:
         assert folder.path == Path("runs/tags-3")
-    with RunFolder.open(None, "tags", resume=False) as folder:
+    with RunFolder.open(None, "runs/tags", resume=False) as folder:
         assert folder.path == Path("runs/tags-4"), "a gap is not filled: the latest has the highest number"
 
 

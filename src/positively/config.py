@@ -145,7 +145,7 @@ class RuntimeOptions:
     """Run."""
 
     out: Folder | None = None
-    """Folder of the run; default: runs/<table>-<method>, numbered."""
+    """Folder of the run; default: <table>.positively/runs/<method>, numbered."""
     resume: Literal["never", "auto"] = "never"
     """'auto' continues from the last checkpoint of the run folder if there is one."""
     devices: Count | Literal["auto"] = "auto"

@@ -87,6 +87,9 @@ class LabelTable:
     lines: npt.NDArray[np.int64] | None = None
     """Line of the file on which each image first stands, for messages."""
     source: str = "table"
+    """Name of the table in messages."""
+    origin: Path | None = None
+    """File or folder the table was read from; None for a table made from arrays."""
     hashes: Sequence[str] | None = None
     """Content hash of each image, once somebody has read the files; travels with the table."""
 

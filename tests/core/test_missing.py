@@ -296,7 +296,7 @@ def test_the_command_writes_lists_counts_and_the_table(place, tags, complete, ta
     before = table.read_text()
     assert main(["missing", "tags.csv", *words(place, tags)]) == 0
     told = capsys.readouterr().out
-    out = tmp_path / "tags-missing"
+    out = tmp_path / "tags.positively" / "missing"
     assert table.read_text() == before
     with (out / "missing.csv").open(newline="") as file:
         listed = list(csv.DictReader(file))
@@ -385,10 +385,10 @@ def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, 
     monkeypatch.chdir(tmp_path)
     assert main(["missing", "tags.csv", *words(place, tags, "--min-probability", "0.9", "--accept-above", "0.3")]) == 0
     shown = np.round(found.values.astype(float), 4)
-    told, listed = capsys.readouterr().out, (tmp_path / "tags-missing" / "missing.csv").read_text().count("\n") - 1
+    told, listed = capsys.readouterr().out, (tmp_path / "tags.positively" / "missing" / "missing.csv").read_text().count("\n") - 1
     assert listed == (shown >= 0.9).sum()
     assert_names(told, listed, f"{(shown >= 0.3).sum()} tags", "0.3")
-    accepted, _ = read_labels("tags-missing/tags.csv", ReadOptions(images=str(tags.root)))
+    accepted, _ = read_labels("tags.positively/missing/tags.csv", ReadOptions(images=str(tags.root)))
     assert (accepted.states() == 1).sum() - (tags.states() == 1).sum() == (shown >= 0.3).sum()
 
 
@@ -396,38 +396,38 @@ def test_what_was_edited_since_is_not_written_over(place, tags, table, tmp_path,
     monkeypatch.chdir(tmp_path)
     command = ["missing", "tags.csv", *words(place, tags)]
     assert main(command) == 0
-    mine = tmp_path / "tags-missing" / "tags.csv"
+    mine = tmp_path / "tags.positively" / "missing" / "tags.csv"
     mine.write_text(mine.read_text().replace("image,tags", "image,hours of work"))
     edited = mine.read_text()
     for _ in range(2):  # the second time over the other one
         assert main(command) == 0
         assert mine.read_text() == edited
-        assert "tags-missing/tags.tagged.csv" in capsys.readouterr().out
-    assert not (tmp_path / "tags-missing" / "tags.tagged-2.csv").exists()
+        assert "tags.positively/missing/tags.tagged.csv" in capsys.readouterr().out
+    assert not (tmp_path / "tags.positively" / "missing" / "tags.tagged-2.csv").exists()
     assert main([*command, "--accept-above", "1"]) == 0
     assert "tagged.csv" in capsys.readouterr().out
-    assert "image,hours of work" not in (tmp_path / "tags-missing" / "tags.tagged.csv").read_text()
+    assert "image,hours of work" not in (tmp_path / "tags.positively" / "missing" / "tags.tagged.csv").read_text()
     # A list has no second name: nothing is computed, and nothing is written.
-    with (tmp_path / "tags-missing" / "wrong.csv").open("a") as file:
+    with (tmp_path / "tags.positively" / "missing" / "wrong.csv").open("a") as file:
         file.write("checked,by,me\n")
-    before = {file.name: file.read_bytes() for file in (tmp_path / "tags-missing").iterdir()}
+    before = {file.name: file.read_bytes() for file in (tmp_path / "tags.positively" / "missing").iterdir()}
     assert main(command) == 2
     assert "wrong.csv" in capsys.readouterr().err
-    assert {file.name: file.read_bytes() for file in (tmp_path / "tags-missing").iterdir()} == before
+    assert {file.name: file.read_bytes() for file in (tmp_path / "tags.positively" / "missing").iterdir()} == before
 
 
 def test_what_was_written_can_be_read_again_and_stays(place, tags, table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["missing", "tags.csv", *words(place, tags)]) == 0
-    before = {file: file.read_bytes() for file in (tmp_path / "tags-missing").iterdir()}
-    assert main(["missing", "tags-missing/tags.csv", *words(place, tags)]) == 0
-    assert "tags-missing/tags-missing/tags.csv" in capsys.readouterr().out
+    before = {file: file.read_bytes() for file in (tmp_path / "tags.positively" / "missing").iterdir()}
+    assert main(["missing", "tags.positively/missing/tags.csv", *words(place, tags)]) == 0
+    assert "tags.positively/missing/tags.positively/missing/tags.csv" in capsys.readouterr().out
     assert all(file.read_bytes() == contents for file, contents in before.items())
-    assert main(["missing", "tags-missing/tags.csv", *words(place, tags, "--out", "tags-missing")]) == 0
-    assert "tags-missing/tags.tagged.csv" in capsys.readouterr().out
-    table_out = tmp_path / "tags-missing" / "tags.csv"
+    assert main(["missing", "tags.positively/missing/tags.csv", *words(place, tags, "--out", "tags.positively/missing")]) == 0
+    assert "tags.positively/missing/tags.tagged.csv" in capsys.readouterr().out
+    table_out = tmp_path / "tags.positively" / "missing" / "tags.csv"
     assert table_out.read_bytes() == before[table_out]
-    assert main(["missing", "tags-missing/missing.csv", "--out", "tags-missing"]) == 2
+    assert main(["missing", "tags.positively/missing/missing.csv", "--out", "tags.positively/missing"]) == 2
     assert "missing.csv" in capsys.readouterr().err
 
 
@@ -437,7 +437,7 @@ def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tm
         shutil.copy(table, tmp_path / folder / "tags.csv")
     monkeypatch.chdir(tmp_path / "one")
     assert main(["missing", "../two/tags.csv", *words(place, tags)]) == 0
-    assert (tmp_path / "two" / "tags-missing" / "missing.csv").exists() and not Path("tags-missing").exists()
+    assert (tmp_path / "two" / "tags.positively" / "missing" / "missing.csv").exists() and not Path("tags.positively").exists()
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_the_command_takes_a_run(place, tags, table, tmp_path, capsys, monkeypat
     assert main(["missing", "run", "--accept-above", "0.9"]) == 0
     assert (tmp_path / "run" / "missing" / "tags.csv").exists()
     assert main(["missing", "tags.csv", *words(place, tags)]) == 0
-    one, other = (tmp_path / folder / "missing.csv" for folder in ("run/missing", "tags-missing"))
+    one, other = (tmp_path / folder / "missing.csv" for folder in ("run/missing", "tags.positively/missing"))
     assert len(one.read_text().splitlines()) == len(other.read_text().splitlines())
     table.unlink()
     capsys.readouterr()

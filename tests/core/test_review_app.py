@@ -29,10 +29,11 @@ from positively.review.opening import open_reviewable
 from positively.review.pictures import LARGE, THUMBNAIL, Pictures
 from positively.review.serving import in_browser, listen
 from positively.review.session import ReviewSession
-from positively.review.store import DecisionStore, default_place
+from positively.review.store import DecisionStore
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
+from positively.workspace import Workspace
 from reviewing import Opened, config, truth_of, words, write_tags
 from wording import assert_names, naming
 
@@ -163,10 +164,10 @@ def test_a_folder_is_reviewed_from_inside_it_too(tmp_path, monkeypatch):
     for folder in (".", "..", "deep/.."):
         name = "photos" if folder != ".." else tmp_path.name
         parent = tmp_path if folder != ".." else tmp_path.parent
-        assert default_place(Path(folder)) == parent / f"{name}.review.sqlite"
+        assert Workspace.of(Path(folder)).decisions == parent / f"{name}.positively" / "decisions.sqlite"
         assert default_export(Path(folder)) == parent / f"{name}.reviewed.csv"
-    assert default_place(tmp_path / "link") == tmp_path / "link.review.sqlite"
-    assert default_place(Path("/")) == Path("/photos.review.sqlite")
+    assert Workspace.of(tmp_path / "link").path == tmp_path / "link.positively"
+    assert Workspace.of(Path("/")).path == Path("/photos.positively")
     Image.new("RGB", (8, 8)).save("a.png")
     assert open_reviewable(Path(), ReadOptions())[0].source == "photos"
 
@@ -704,7 +705,7 @@ def test_a_bare_folder_begins_without_a_tag(tmp_path, place, tables):
     (folder / "broken.jpg").write_bytes(b"none")
     table, notes = open_reviewable(folder, ReadOptions())
     assert len(table) == 60 and table.classes == () and "broken.jpg" in " ".join(notes)
-    assert default_place(folder) == tmp_path / "photos.review.sqlite"
+    assert Workspace.of(folder).decisions == tmp_path / "photos.positively" / "decisions.sqlite"
     table = with_hashes(table)
     opened = Opened(folder, place, embed_table(table, config(place)).X, table)
     client = opened.client()
@@ -765,8 +766,8 @@ def test_the_command_serves_until_ctrl_c_and_sums_up(source, place, opened, caps
     assert main(["review", str(source), *words(place), "--no-open", "--port", str(port)]) == 0
     pressing.join()
     shown = capsys.readouterr().out
-    assert_names(shown, default_place(source), "2 tags", f"http://127.0.0.1:{port}/?token=")
-    assert not source.with_name("tags.review.sqlite-wal").exists()
+    assert_names(shown, Workspace.of(source).decisions, "2 tags", f"http://127.0.0.1:{port}/?token=")
+    assert not Workspace.of(source).path.joinpath("decisions.sqlite-wal").exists()
 
 
 def test_no_process_list_shows_the_token(tmp_path, monkeypatch):

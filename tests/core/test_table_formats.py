@@ -202,7 +202,7 @@ def test_the_command_line_reads_the_format_of_a_plugin(plugin, place, tmp_path, 
     assert "shapes.jsonl, JSON lines" in positively("check", *words).stdout
     network = {name: value for name, value in shapes.frozen(place).items() if name != "head_options"}
     positively("missing", *words, *options(network))
-    written = tmp_path / "shapes-missing" / "shapes.jsonl"
+    written = tmp_path / "shapes.positively" / "missing" / "shapes.jsonl"
     first = json.loads(written.read_text().splitlines()[0])
     assert isinstance(first["tags"], list) and "missing" in first
     again, _ = read_labels(written, ReadOptions(images=str(table.root)), table.classes)

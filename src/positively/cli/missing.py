@@ -43,7 +43,7 @@ def parser() -> Parser:
         "out",
         Folder | None,
         None,
-        "Folder to write; default: <table>-missing beside the table, or missing/ in the run.",
+        "Folder to write; default: <table>.positively/missing, or missing/ in the run.",
     )
     made.add("min_probability", Share, 0.05, "Leave out tags that are less probable. 0 lists every unknown tag.")
     made.add(
@@ -72,14 +72,14 @@ def main(arguments: list[str]) -> int:
         if config.plugin:
             load_plugin(config.plugin)
         check_config(config)
-    from positively.files import sibling
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
     from positively.tables.parquet import import_pyarrow
+    from positively.workspace import Workspace
 
     if values.format == "parquet":
         import_pyarrow("Writing")
-    folder = MissingFolder(values.out or (source / "missing" if in_run else sibling(source, "-missing")), source)
+    folder = MissingFolder(values.out or (source / "missing" if in_run else Workspace.of(source).missing), source)
     accept = values.accept_above is not None
     above = values.accept_above if accept else _LIKELY
     # What the table gains may be less probable than what is listed; and what the list shows as 0.5 may be 0.49996.

@@ -40,7 +40,7 @@ def parser() -> Parser:
         ],
     )
     made.add_place("table", f"{READABLE[:-1]}; or a folder of photos without tags.")
-    made.add("out", File | None, None, "File of decisions; default: <table>.review.sqlite beside the table.")
+    made.add("out", File | None, None, "File of decisions; default: <table>.positively/decisions.sqlite.")
     made.add("export", File | None, None, "Write the reviewed table to a .csv, .tsv or .parquet file, and stop.")
     made.add("port", Index | None, None, "Port of the page; default: a free one.")
     made.add(
@@ -61,14 +61,15 @@ def main(arguments: list[str]) -> int:
     from positively.logs import logger
     from positively.review.exporting import check_export
     from positively.review.opening import open_reviewable
-    from positively.review.store import DecisionStore, default_place
+    from positively.review.store import DecisionStore
     from positively.tables.write_back import check_writable
+    from positively.workspace import Workspace
 
     source, reading, config = require_table(values.table), read_options(values), make_config(TrainConfig, values)
     if config.plugin:
         load_plugin(config.plugin)
     check_config(config)
-    place = Path(values.out) if values.out else default_place(source)
+    place = Path(values.out) if values.out else Workspace.of(source).decisions
     if values.export:
         check_writable(Path(values.export), source)
         check_export(Path(values.export), place)

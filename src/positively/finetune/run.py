@@ -16,7 +16,6 @@ from torch import nn
 from positively.config import TrainConfig
 from positively.distributed import agree, barrier, broadcast, on_first_process
 from positively.errors import InterruptedRunError, PositivelyError, RunError, option
-from positively.files import safe_name
 from positively.finetune.auto import choices, resolve
 from positively.finetune.checkpoints import CheckpointFolder
 from positively.finetune.networks import Networks
@@ -31,6 +30,7 @@ from positively.pipeline import kernel_options
 from positively.probe import METHOD
 from positively.registry import load_plugin
 from positively.runs.folder import RunFolder
+from positively.runs.locking import default_place
 from positively.runs.outcome import describe_outcome
 from positively.runs.run import Run
 from positively.runs.saving import write_card
@@ -71,8 +71,8 @@ def train(
         return on_first_process(fit_probe)
     logger.info(choices(asked, config))
     # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
-    name = safe_name(f"{Path(table.source).stem}-{asked.method}")
-    with _opened(config, name, fabric) as folder, preserved_random_state():
+    place = default_place(table, asked.method, resume=asked.resume == "auto")
+    with _opened(config, place, fabric) as folder, preserved_random_state():
         # Who the images are is found out before anything is learned from them, and by one process.
         table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
         training = Training(table, config, fabric, Networks(fabric, backbone), store=CheckpointFolder(folder))
@@ -182,12 +182,12 @@ def train_together(
 
 
 @contextmanager
-def _opened(config: TrainConfig, name: str, fabric: Fabric) -> Iterator[RunFolder]:
+def _opened(config: TrainConfig, default: Path, fabric: Fabric) -> Iterator[RunFolder]:
     """The run folder, held by the first process; if it cannot be had, all of them say so and stop."""
     folder, problem = None, ""
     if fabric.is_global_zero:
         try:
-            folder = RunFolder.open(config.out, name, resume=config.resume == "auto")
+            folder = RunFolder.open(config.out, default, resume=config.resume == "auto")
         except PositivelyError as error:
             problem = error.message
     place, problem = broadcast((str(folder.path) if folder else "", problem))

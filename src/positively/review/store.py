@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.errors import ConfigError, FileError, option
-from positively.files import refuse_foreign, sibling
+from positively.files import refuse_foreign
 from positively.images.decode import content_hash
 from positively.labels import LabelTable
 from positively.tables.names import normalized
@@ -210,11 +210,6 @@ class DecisionStore:
                 with suppress(sqlite3.Error):  # a failed commit has rolled back already
                     self._file.execute("ROLLBACK")
                 raise
-
-
-def default_place(source: Path) -> Path:
-    """File of decisions beside a table or a folder: ``tags.csv`` → ``tags.review.sqlite``."""
-    return sibling(source, ".review.sqlite")
 
 
 def _is_review(path: Path) -> bool:

@@ -60,19 +60,19 @@ class RunFolder:
         self._made: list[Path] = []  # folders that did not exist before, the run's own first
 
     @classmethod
-    def open(cls, out: str | Path | None, name: str, resume: bool) -> RunFolder:
+    def open(cls, out: str | Path | None, default: str | Path, resume: bool) -> RunFolder:
         """Folder to train in: a new one, or (``resume``) the one to go on in. It is ours until :meth:`close`.
 
         Args:
-            out: The folder; by default ``runs/<name>``, or the next ``runs/<name>-<number>`` that is free.
-            name: What the run is called where ``out`` is left open.
-            resume: Take the folder (by default the latest of this name) with what is in it.
+            out: The folder, if the user named one.
+            default: The folder otherwise, or the next ``<default>-<number>`` that is free.
+            resume: Take the folder (by default the one with the highest number) with what is in it.
 
         Raises:
             RunError: If the folder cannot be made, is in use, or holds a run.
             FileError: If it holds other files.
         """
-        path, made = make_folder(out, name, resume)
+        path, made = make_folder(out, default, resume)
         folder = cls(path)
         folder._made = made
         try:

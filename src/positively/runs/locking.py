@@ -11,7 +11,10 @@ from itertools import count
 from pathlib import Path
 
 from positively.errors import RunError, option
+from positively.files import safe_name
+from positively.labels import LabelTable
 from positively.locking import held
+from positively.workspace import Workspace
 
 LOCK, HOLDER = ".lock", ".lock-holder"
 """The file that is locked, and the one that says who holds it: on Windows nobody else can read a locked file."""
@@ -20,21 +23,36 @@ LOCK, HOLDER = ".lock", ".lock-holder"
 _ORPHAN_SECONDS = 15.0
 
 
-def make_folder(out: str | Path | None, name: str, resume: bool) -> tuple[Path, list[Path]]:
+def default_place(table: LabelTable, method: str, resume: bool) -> Path:
+    """Where a run goes by default: into the workspace of its table, or into ``runs/`` if the table is not a file.
+
+    Args:
+        table: What the run learns from.
+        method: Its method.
+        resume: Whether it continues a run: then ``runs/``, which earlier versions used, is searched too.
+    """
+    old = Path("runs") / safe_name(f"{Path(table.source).stem}-{method}")
+    if table.origin is None:
+        return old
+    place = Workspace.of(table.origin).runs / safe_name(method)
+    return old if resume and _numbers(old) and not _numbers(place) else place
+
+
+def make_folder(out: str | Path | None, default: str | Path, resume: bool) -> tuple[Path, list[Path]]:
     """Make the folder of a run; two processes that start at once without ``out`` get different ones.
 
     Args:
-        out: The folder; by default ``runs/<name>``, or ``runs/<name>-<number>`` with the next number.
-        name: What the run is called where ``out`` is left open.
-        resume: By default take the folder with the highest number, if there is any.
+        out: The folder, if the user named one.
+        default: The folder otherwise, or ``<default>-<number>`` with the next number.
+        resume: Take the default folder with the highest number, if there is any.
 
     Returns:
         The folder, and which folders were made for it, inmost first (none if it was there).
     """
-    base = Path("runs") / name if out is None else Path(out)
+    base = Path(default if out is None else out)
     taken = _numbers(base) if out is None else []
     for number in count(taken[-1] + (not resume) if taken else 1):
-        path = base if number == 1 else base.with_name(f"{name}-{number}")
+        path = base if number == 1 else base.with_name(f"{base.name}-{number}")
         made = [path, *(place for place in path.parents if not place.exists())]
         try:
             path.mkdir(parents=True)

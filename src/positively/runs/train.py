@@ -12,7 +12,6 @@ from typing import Any
 from positively.config import TrainConfig
 from positively.embedding import BackboneEmbedder, Embedder, Embeddings, Preprocessing
 from positively.errors import RunError, option
-from positively.files import safe_name
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
 from positively.logs import logger
 from positively.pipeline import embed_table, kernel_options, probe_options, resolve_probe
@@ -20,6 +19,7 @@ from positively.probe import KernelClassifier, Probe, ProbeOptions, fit_table
 from positively.probe.tables import calibrated_heads, first_out_of_sample, fit_measures
 from positively.runs.folder import RunFolder
 from positively.runs.hiding import Rows, hide_labels, training_rows
+from positively.runs.locking import default_place
 from positively.runs.network import build_model, write_model
 from positively.runs.outcome import describe_outcome
 from positively.runs.saving import save_probe, write_card, write_model_config
@@ -48,11 +48,10 @@ def train_probe(
         reading: How the table was read, to stand in config.yaml.
         embedder: In place of the configuration's backbone, for a torch module of your own.
     """
-    name = safe_name(f"{Path(table.source).stem}-{config.method}")
     options, kernel = probe_options(config), kernel_options(config)
     _log_idle_options(config)
     is_resumed = config.resume == "auto"
-    with RunFolder.open(config.out, name, resume=is_resumed) as folder:
+    with RunFolder.open(config.out, default_place(table, config.method, is_resumed), is_resumed) as folder:
         seen = hide_labels(with_hashes(table) if not config.embeddings or can_hash(table) else table, config)
         rows, held_out = training_rows(seen)
         _log_labels(seen.select(rows), len(held_out), options)

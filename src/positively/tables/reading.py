@@ -1,6 +1,7 @@
 """The one way in: whatever holds labels, a file or a folder → label table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from positively.errors import TableError
@@ -38,4 +39,5 @@ def read_labels(
             f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 or "
             "ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV or Parquet file that holds the tags."
         )
-    return found.read(path, options, classes, report)
+    table, notes = found.read(path, options, classes, report)
+    return replace(table, origin=path), notes

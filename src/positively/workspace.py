@@ -1,0 +1,61 @@
+"""The folder beside a table in which all commands keep what they write about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from positively.files import sibling
+
+_ENDING = ".positively"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The workspace of a table or a folder of images: ``tags.positively/`` beside ``tags.csv``.
+
+    >>> Workspace.of("data/tags.csv").runs.as_posix()
+    'data/tags.positively/runs'
+    """
+
+    source: Path
+    """The table, or the folder of images."""
+
+    @classmethod
+    def of(cls, source: str | Path) -> Workspace:
+        """The workspace of a table or a folder; neither has to exist."""
+        return cls(Path(source))
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return sibling(self.source, _ENDING)
+
+    @property
+    def missing(self) -> Path:
+        """Folder for the lists of missing tags."""
+        return self.path / "missing"
+
+    @property
+    def decisions(self) -> Path:
+        """File for the decisions of a review; ``tags.review.sqlite`` of earlier versions if only that exists."""
+        place, old = self.path / "decisions.sqlite", sibling(self.source, ".review.sqlite")
+        return old if old.exists() and not place.exists() else place
+
+    @property
+    def runs(self) -> Path:
+        """Folder for the runs, one folder each, named after the method."""
+        return self.path / "runs"
+
+
+def latest_run(folder: str | Path = ".") -> Path | None:
+    """The run that was finished last among those of a folder; None if there is none.
+
+    Searches the workspaces in the folder, the workspace of the folder itself, and ``runs/``, which earlier versions
+    used.
+    """
+    place = Path(folder)
+    searched = [*place.glob(f"*{_ENDING}/runs"), Workspace.of(place).runs, place / "runs"]
+    # config.json is the last file that a training writes.
+    finished = [file for runs in searched for file in runs.glob("*/config.json")]
+    return max(finished, key=lambda file: file.stat().st_mtime_ns).parent if finished else None
