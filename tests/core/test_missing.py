@@ -385,7 +385,10 @@ def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, 
     monkeypatch.chdir(tmp_path)
     assert main(["missing", "tags.csv", *words(place, tags, "--min-probability", "0.9", "--accept-above", "0.3")]) == 0
     shown = np.round(found.values.astype(float), 4)
-    told, listed = capsys.readouterr().out, (tmp_path / "tags.positively" / "missing" / "missing.csv").read_text().count("\n") - 1
+    told, listed = (
+        capsys.readouterr().out,
+        (tmp_path / "tags.positively" / "missing" / "missing.csv").read_text().count("\n") - 1,
+    )
     assert listed == (shown >= 0.9).sum()
     assert_names(told, listed, f"{(shown >= 0.3).sum()} tags", "0.3")
     accepted, _ = read_labels("tags.positively/missing/tags.csv", ReadOptions(images=str(tags.root)))
@@ -423,7 +426,10 @@ def test_what_was_written_can_be_read_again_and_stays(place, tags, table, tmp_pa
     assert main(["missing", "tags.positively/missing/tags.csv", *words(place, tags)]) == 0
     assert "tags.positively/missing/tags.positively/missing/tags.csv" in capsys.readouterr().out
     assert all(file.read_bytes() == contents for file, contents in before.items())
-    assert main(["missing", "tags.positively/missing/tags.csv", *words(place, tags, "--out", "tags.positively/missing")]) == 0
+    assert (
+        main(["missing", "tags.positively/missing/tags.csv", *words(place, tags, "--out", "tags.positively/missing")])
+        == 0
+    )
     assert "tags.positively/missing/tags.tagged.csv" in capsys.readouterr().out
     table_out = tmp_path / "tags.positively" / "missing" / "tags.csv"
     assert table_out.read_bytes() == before[table_out]
@@ -437,7 +443,9 @@ def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tm
         shutil.copy(table, tmp_path / folder / "tags.csv")
     monkeypatch.chdir(tmp_path / "one")
     assert main(["missing", "../two/tags.csv", *words(place, tags)]) == 0
-    assert (tmp_path / "two" / "tags.positively" / "missing" / "missing.csv").exists() and not Path("tags.positively").exists()
+    assert (tmp_path / "two" / "tags.positively" / "missing" / "missing.csv").exists() and not Path(
+        "tags.positively"
+    ).exists()
 
 
 @pytest.mark.parametrize(
