@@ -60,7 +60,7 @@ def fenced(*words: str) -> list[str]:
     from positively.cli import main
 
     printed = io.StringIO()
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "80"
     with redirect_stdout(printed):
         try:
             code = main(list(words))
