@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -71,6 +71,12 @@ def test_shapes_are_rows_by_classes(data, fitted):
     assert fitted.thresholds_.shape == (4,)
     assert set(np.unique(fitted.predict(X))) == {0, 1}
     assert fitted.n_features_in_ == 12
+
+
+def test_cross_validation_gives_probabilities_of_every_row(data):
+    X, Y, _ = data
+    probabilities = cross_val_predict(po.PUClassifier(), X, Y, cv=3, method="predict_proba")
+    assert probabilities.shape == Y.shape and len(po.find_missing(probabilities, Y)) > 0
 
 
 def test_two_values_are_positive_and_unknown(data):

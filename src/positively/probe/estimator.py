@@ -53,7 +53,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Seed of landmarks and label folds.
 
     Attributes:
-        classes_: 1-D ``y``: its two values. 2-D ``y``: for each of the C columns, 0 and 1.
+        classes_: 1-D ``y``: its two values. 2-D ``y``: C×2, 0 and 1 for each column.
         thresholds_: (C,) probabilities from which on :meth:`predict` gives a tag: the largest expected F1, infinite
             for a column of which nothing was learned. 1-D ``y``: one half, as scikit-learn has it.
         penalty_: λ of the fit.
@@ -242,7 +242,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _is_binary(self) -> bool:
         """Whether the fit was to 1-D ``y``."""
-        return not isinstance(self.classes_, list)
+        return bool(self.classes_.ndim == 1)
 
     def _shaped(self, values: Values) -> Values:
         return values[:, 0] if self._is_binary else values
@@ -264,7 +264,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         if y.ndim == 2:
-            self.classes_: Any = [np.array([0, 1])] * y.shape[1]
+            self.classes_: Any = np.tile([0, 1], (y.shape[1], 1))
             return self._closed(y)
         check_classification_targets(y)
         values = np.unique(y)
