@@ -1,21 +1,25 @@
-"""Messages go to the logger ``positively``; this shows them to a person who set up no logging of their own."""
+"""Messages and progress. Messages go to the logger ``positively``; if no logging is set up, they are shown here."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from positively.errors import in_python, in_shell
 
 if TYPE_CHECKING:
+    import rich.progress
     from rich.console import Console
 
+T = TypeVar("T")
+
 _LINE_SECONDS = 30.0
+_bars: list[rich.progress.Progress] = []
 
 logger = logging.getLogger("positively")
 logger.addHandler(logging.NullHandler())
@@ -23,19 +27,19 @@ logger.addHandler(logging.NullHandler())
 
 @cache
 def console() -> Console:
-    """The console of messages and progress bars (standard error): one, so that lines never break a bar."""
+    """The console of messages and progress bars (standard error). There is one, so lines do not break a bar."""
     from rich.console import Console
 
     return Console(stderr=True)
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that speaks, among those that a launcher started."""
+    """Whether this is the process that prints, among those that a launcher started."""
     return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 
 class _ConsoleHandler(logging.Handler):
-    """Plain lines; options are named as the shell or as Python writes them."""
+    """Prints plain lines. Options in them are written for the shell or for Python."""
 
     def __init__(self, shell: bool) -> None:
         super().__init__()
@@ -58,8 +62,7 @@ def shown(quiet: bool = False, shell: bool = False, verbose: bool = False) -> It
 
     Args:
         quiet: Show nothing.
-        shell: This is the command line, whose process is its own: it shows them in any case, and names options as it
-            takes them.
+        shell: This is the command line: always show them, and write options as the shell takes them.
         verbose: Show details too.
     """
     has_own = any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers)
@@ -87,25 +90,61 @@ def shown(quiet: bool = False, shell: bool = False, verbose: bool = False) -> It
         logger.setLevel(level)
 
 
+class Progress:
+    """Counts what is done: a bar in a terminal, a line every half a minute elsewhere."""
+
+    def __init__(self, what: str, total: int | None, bar: rich.progress.Progress | None) -> None:
+        self.what, self.total, self.done = what, total, 0
+        self._bar, self._began, self._last = bar, time.monotonic(), time.monotonic()
+        self._task = bar.add_task(what, total=total, state="") if bar else None
+
+    def advance(self, more: int = 1) -> None:
+        """Count some more."""
+        self(self.done + more, self.total)
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show how many are done, and of how many."""
+        self.done, self.total, now = done, total, time.monotonic()
+        rate = done / max(now - self._began, 1e-9)
+        if self._bar is not None and self._task is not None:
+            state = f"{done:,} of {total:,}, {rate:,.0f}/s" if total is not None else ""
+            self._bar.update(self._task, completed=done, total=total, state=state)
+        elif now - self._last >= _LINE_SECONDS and total is not None:
+            self._last = now
+            left = (total - done) / max(rate, 1e-9)
+            logger.info(f"{self.what}: {done:,} of {total:,}, {rate:,.0f} per second, {_duration(left)} left.")
+
+
 @contextmanager
-def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar in a terminal, a line every half a minute elsewhere; call it with how many are done, and of how many."""
-    if not is_shown():
-        yield lambda done, total: None
+def counted_progress(what: str, total: int | None = None) -> Iterator[Progress]:
+    """Show the progress of the block, if messages are shown; a block within another one is part of it.
+
+    Args:
+        what: A few words, such as "Reading photos".
+        total: How many there are; None if that is not known, or nothing is counted.
+    """
+    if not is_shown() or not console().is_terminal or _bars:
+        yield Progress(what, total, None)
         return
-    from rich.progress import Progress
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
-    began, last = time.monotonic(), time.monotonic()
+    what_column, state_column = TextColumn("{task.description}"), TextColumn("{task.fields[state]}")
+    with Bar(what_column, BarColumn(), state_column, TimeRemainingColumn(), console=console(), transient=True) as bar:
+        _bars.append(bar)  # the console shows one at a time
+        try:
+            yield Progress(what, total, bar)
+        finally:
+            _bars.remove(bar)
 
-    with Progress(console=console(), transient=True, disable=not console().is_terminal) as bar:
-        task = bar.add_task(what, total=None)
 
-        def show(done: int, total: int) -> None:
-            nonlocal last
-            bar.update(task, completed=done, total=total)
-            now = time.monotonic()
-            if not console().is_terminal and now - last >= _LINE_SECONDS:
-                last, rate = now, done / (now - began)
-                logger.info(f"{what}: {done:,} of {total:,}, {rate:.0f} a second, {(total - done) / rate:.0f} s left.")
+def counted(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+    """The same items, with progress shown."""
+    with counted_progress(what, total) as progress:
+        for item in items:
+            yield item
+            progress.advance()
 
-        yield show
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

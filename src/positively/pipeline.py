@@ -120,7 +120,7 @@ def embed_table(
     if config.embeddings:
         return read_embeddings(config.embeddings, table)
     kernel = kernel or kernel_options(config)
-    with counted_progress(f"Embedding {table.source}") as progress:
+    with counted_progress("Embedding images") as progress:
         return embed(
             table,
             embedder or config.backbone,

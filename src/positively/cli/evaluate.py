@@ -38,10 +38,9 @@ def main(arguments: list[str]) -> int:
     values = parser().parse(arguments)
     require_run(values.run)
     require_table(values.table)
-    from positively.cli.progress import counting
     from positively.embedding import read_embeddings
     from positively.files import write_json
-    from positively.logs import logger
+    from positively.logs import counted_progress, logger
     from positively.registry import load_plugin
     from positively.runs.run import Run
     from positively.tables.reading import read_labels
@@ -56,9 +55,9 @@ def main(arguments: list[str]) -> int:
     logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
     table = table.split(split) if split else table
-    with counting("scoring", len(table)) as progress:
+    with counted_progress("Scoring images", len(table)) as progress:
         embeddings = read_embeddings(values.embeddings, table) if values.embeddings else None
-        evaluation = run.evaluate(table, embeddings=embeddings, progress=progress)
+        evaluation = run.evaluate(table, embeddings=embeddings, progress=progress.advance)
     out = Path(values.out) if values.out else run.folder.evaluation
     write_json(out, {"table": values.table, "split": split, **evaluation.to_dict()})
     run.folder.record(out)

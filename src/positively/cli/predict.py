@@ -113,11 +113,11 @@ def _predict_embeddings(values: Values) -> int:
 
 
 def _write(run: Run, pictures: list[Picture], values: Values) -> int:
-    from positively.cli.progress import counting
+    from positively.logs import counted_progress
     from positively.runs.predictions import write_predictions
 
-    with counting("tagging", len(pictures)) as progress:
-        chosen = {"top": values.top, "overwrite": values.overwrite, "progress": progress}
+    with counted_progress("Tagging images", len(pictures)) as progress:
+        chosen = {"top": values.top, "overwrite": values.overwrite, "progress": progress.advance}
         written = write_predictions(run, pictures, values.out, **chosen)
     if written.is_ours:
         return _report(written)

@@ -26,11 +26,13 @@ def main(arguments: list[str]) -> int:
     """Write the page, say where it is."""
     values = parser().parse(arguments)
     require_run(values.run)
+    from positively.logs import counted_progress
     from positively.registry import load_plugin
     from positively.report.run.writing import write_run_report
 
     if values.plugin:
         load_plugin(values.plugin)
-    page = write_run_report(values.run, values.out, images=values.images)
+    with counted_progress("Writing the report"):
+        page = write_run_report(values.run, values.out, images=values.images)
     print(f"Report: {page} ({page.stat().st_size / 1e6:.1f} MB).")
     return 0

@@ -14,6 +14,7 @@ from positively.export.graph import Pixels
 from positively.images.decode import load_image
 from positively.images.paths import locate
 from positively.labels import States
+from positively.logs import counted_progress
 from positively.randomness import random_stream
 from positively.runs.predictor import preprocessing_of_run
 from positively.runs.run import Run
@@ -37,10 +38,12 @@ class Photos:
     def batches(self, run: Run, sizes: Iterator[int]) -> Iterator[Pixels]:
         """Their pixels B×3×size×size in [0, 1], as the run sees them."""
         preprocessing, start = preprocessing_of_run(run.model_config), 0
-        while start < len(self):
-            part = self.paths[start : start + next(sizes)]
-            start += len(part)
-            yield np.stack([pixels(load_image(path, at_least=run.image_size), preprocessing) for path in part])
+        with counted_progress("Running the network on photos", len(self)) as progress:
+            while start < len(self):
+                part = self.paths[start : start + next(sizes)]
+                start += len(part)
+                yield np.stack([pixels(load_image(path, at_least=run.image_size), preprocessing) for path in part])
+                progress.advance(len(part))
 
 
 def draw_photos(run: Run, images: str | Path | None, first: int, second: int) -> tuple[Photos, Photos]:

@@ -59,8 +59,8 @@ def missing_by_cross_fitting(
     config = replace(config, devices=1)
     fabric = launch(config)
     resolved = resolve(config, table, fabric.device)
-    logger.info(choices(config, resolved))
-    logger.info("Near-duplicates go into one fold; the backbone as it is tells which they are.")
+    logger.debug(choices(config, resolved))
+    logger.debug("Near-duplicates go into one fold; the backbone as it is tells which they are.")
     table = with_hashes(table)
     frozen = replace(TrainConfig(), **{name: getattr(config, name) for name in _OF_THE_BACKBONE})
     units = find_series(embed_table(table, frozen).X, table.contents(), config.seed)
@@ -118,7 +118,7 @@ def cross_fit(
                 write_with(place, partial(save_file, {"scores": found}))
         else:
             found = load_file(place)["scores"]
-            logger.info(f"Fold {fold + 1} of {folds} is stored.")
+            logger.debug(f"Fold {fold + 1} of {folds} is stored.")
         scores[held] = found
     summary = summarize(scores, table.states(), leave_one_out=False)
     return OutOfSample(scores, CalibratedScores(calibrate_summary(summary, frequency_asinh_scale=np.inf), summary))

@@ -304,7 +304,7 @@ class Trainer:
         if any(any_process(has_stalled(self.history, self.config.patience or 0))) and self.epoch < self.stop:
             self.stop = self.epoch
             if self.verbose:
-                logger.info(f"No better on the images held out: it stops after epoch {self.epoch} of {self.epochs}.")
+                logger.debug(f"No better on the images held out: it stops after epoch {self.epoch} of {self.epochs}.")
 
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}

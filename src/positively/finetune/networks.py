@@ -15,9 +15,9 @@ from positively.config import TrainConfig
 from positively.embedding.rows import FeatureRows
 from positively.finetune.extract import extract
 from positively.finetune.loading import FeatureDataset, ImageDataset
-from positively.finetune.progress import log_progress
 from positively.images.transforms import ImageTransform
 from positively.labels import LabelTable
+from positively.logs import counted_progress
 from positively.models import Backbone, Classifier, Start, create_backbone, create_classifier
 from positively.randomness import random_stream
 from positively.tables.overlap import image_hashes
@@ -125,16 +125,16 @@ class Networks:
         key = (_network_key(config), hashlib.blake2b(contents.encode()).hexdigest())
         if key not in self._features:
             store = Path(config.cache) if config.cache else None
-            progress = log_progress(f"Features of {table.source}")
-            self._features[key] = extract(
-                classifier,
-                table,
-                transform,
-                store=store,
-                workers=config.workers or 0,
-                runtime=config.runtime,
-                progress=progress,
-            )
+            with counted_progress("Computing features") as progress:
+                self._features[key] = extract(
+                    classifier,
+                    table,
+                    transform,
+                    store=store,
+                    workers=config.workers or 0,
+                    runtime=config.runtime,
+                    progress=progress,
+                )
         return self._features[key]
 
 

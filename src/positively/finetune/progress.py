@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -71,19 +70,6 @@ class TrainingProgress:
         else:
             left = (self._last - self._began) / max(self.done, 1) * (self.total - self.done)
             logger.info(f"{where}: {state}  {left / 60:.1f} min left")
-
-
-def log_progress(what: str, seconds: float = 10.0) -> Callable[[int, int], None]:
-    """A function to be called with how many of how many are done; it logs that every few seconds, and at the end."""
-    last = time.perf_counter()
-
-    def progress(done: int, todo: int) -> None:
-        nonlocal last
-        if time.perf_counter() - last > seconds or done == todo:
-            last = time.perf_counter()
-            logger.info(f"{what}: {done:,} of {todo:,} images.")
-
-    return progress
 
 
 def describe(parts: dict[str, float]) -> str:

@@ -69,7 +69,7 @@ def train(
             return train_probe(table, replace(asked, head=config.head), reading=reading, embedder=embedder)
 
         return on_first_process(fit_probe)
-    logger.info(choices(asked, config))
+    logger.debug(choices(asked, config))
     # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
     place = default_place(table, asked.method, resume=asked.resume == "auto")
     with _opened(config, place, fabric) as folder, preserved_random_state():

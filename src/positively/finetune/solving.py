@@ -104,7 +104,7 @@ def solve_head(training: Training) -> Solved:
     can_judge = (states == POSITIVE).sum() >= FEWEST_JUDGES
     if not is_plain(head) or not (can_judge or training.initial):
         if trainer.verbose:
-            logger.info(
+            logger.debug(
                 f"The head is not solved in closed form: that takes a plain linear one, and {FEWEST_JUDGES} known "
                 "tags among the images held out."
             )
@@ -322,4 +322,4 @@ def _plain_head(training: Training) -> LinearHead:
 
 def _report(training: Training, sentence: str) -> None:
     if training.trainer.verbose:
-        logger.info(sentence)
+        logger.debug(sentence)

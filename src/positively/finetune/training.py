@@ -125,7 +125,7 @@ class Training:
         self.trainer.run()
         self.history, self.epoch = self.trainer.history, self.trainer.chosen_epoch
         if self.trainer.verbose and self.epoch < len(self.history):
-            logger.info(f"The weights of epoch {self.epoch} are used, the best on the images held out.")
+            logger.debug(f"The weights of epoch {self.epoch} are used, the best on the images held out.")
         if self.config.solve_head:
             solved = solve_head(self)
             self.calibrated, self.out_of_sample = solved.calibrated, solved.out_of_sample
@@ -144,7 +144,7 @@ class Training:
         """A training on all images, to the epoch that was chosen; what was found on the images held out stays."""
         config, seen = replace(self.config, stop_epoch=self.epoch), self.seen
         if verbose:
-            logger.info(f"Learning again from all {len(seen):,} images, to epoch {self.epoch}.")
+            logger.debug(f"Learning again from all {len(seen):,} images, to epoch {self.epoch}.")
         self.classifier = self.networks.classifier(config, seen)
         nothing = np.zeros(0, dtype=np.int64)
         return Trainer(
@@ -164,7 +164,7 @@ class Training:
         states = (self.holdout if held_out else self.train).states()
         few = few_positives(states)
         if len(few) and self.trainer.verbose:
-            logger.info(
+            logger.debug(
                 f"{len(few)} of {states.shape[1]} classes have few known positives among the images held out; their "
                 "thresholds are mostly those of the other classes."
             )
@@ -198,9 +198,9 @@ def _describe(train: LabelTable, holdout: LabelTable, method: str, uses_negative
     if train.has_negatives and not uses_negatives:
         logger.info(f"Method '{method}' learns from positive labels alone; the known negatives serve thresholds only.")
     negatives = f" and {train.total(NEGATIVE):,} negative" if train.has_negatives and uses_negatives else ""
-    logger.info(
+    logger.debug(
         f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive{negatives} labels; {len(holdout):,} "
         "images held out."
     )
     if holdout.total(POSITIVE):
-        logger.info("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")
+        logger.debug("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")

@@ -12,7 +12,7 @@ from positively.calibration import calibrate
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError, MetricError, option
 from positively.labels import POSITIVE, UNKNOWN, LabelTable
-from positively.logs import logger
+from positively.logs import counted_progress, logger
 from positively.metrics.average_precision import check_inputs
 from positively.missing.rank import rank_missing
 from positively.missing.result import MissingTags
@@ -43,11 +43,12 @@ def missing_in_table(
         min_probability: Leave out what is less probable than this.
     """
     require_labels(table)
-    probe = fit_table(table, embeddings, options, seed=seed, landmarks=landmarks)
+    with counted_progress("Fitting the probe"):
+        probe = fit_table(table, embeddings, options, seed=seed, landmarks=landmarks)
     groups = probe.kernel.ridge.groups
     if groups is not None:
         alike = "Copies" if len(table) > MOST_IMAGES else "Near-duplicates"
-        logger.info(f"{alike}, scored without each other: {len(table) - groups.max() - 1:,} photos.")
+        logger.debug(f"{alike}, scored without each other: {len(table) - groups.max() - 1:,} photos.")
     return rank_missing(
         probe.first_scores,
         probe.labels.states,

@@ -9,6 +9,7 @@ import numpy as np
 from positively.calibration import CalibratedScores, pooled_log_rank
 from positively.errors import and_more
 from positively.labels import POSITIVE, LabelTable
+from positively.logs import logger
 
 
 def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, table: LabelTable) -> str:
@@ -50,7 +51,7 @@ def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, tabl
         )
     if len(calibrated) > 1:
         qualities = ", ".join(f"{name} {pooled_log_rank(part.summary):.2f}" for name, part in calibrated.items())
-        lines.append(f"How high unseen tags rank (mean −log of the share of photos above), by head: {qualities}.")
+        logger.debug(f"How high unseen tags rank (mean −log of the share of photos above), by head: {qualities}.")
     return "\n".join(lines)
 
 

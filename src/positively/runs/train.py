@@ -13,7 +13,7 @@ from positively.config import TrainConfig
 from positively.embedding import BackboneEmbedder, Embedder, Embeddings, Preprocessing
 from positively.errors import RunError, option
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
-from positively.logs import logger
+from positively.logs import counted_progress, logger
 from positively.pipeline import embed_table, kernel_options, probe_options, resolve_probe
 from positively.probe import KernelClassifier, Probe, ProbeOptions, fit_table
 from positively.probe.tables import calibrated_heads, first_out_of_sample, fit_measures
@@ -59,7 +59,9 @@ def train_probe(
         settings = {**(reading or {}), **asdict(resolve_probe(config, embeddings))}
         _begin(folder, settings, seen, is_resumed)
         train = seen.select(rows)
-        probe = fit_table(train, embeddings.X[rows], options, seed=config.seed, landmarks=kernel.landmarks, linear=True)
+        with counted_progress("Fitting the probe"):
+            X, landmarks = embeddings.X[rows], kernel.landmarks
+            probe = fit_table(train, X, options, seed=config.seed, landmarks=landmarks, linear=True)
         _write(folder, seen, (rows, held_out), embeddings, probe, settings)
         logger.info(describe_outcome(calibrated_heads(probe), "kernel", train))
         logger.info(f"The run is in {folder.path}.")
@@ -69,7 +71,7 @@ def train_probe(
 def _log_labels(train: LabelTable, held_out: int, options: ProbeOptions) -> None:
     negatives = f" and {train.total(NEGATIVE):,} negative" if train.has_negatives and options.negatives else ""
     others = f"; {held_out:,} images are kept for validation" if held_out else ""
-    logger.info(f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive{negatives} labels{others}.")
+    logger.debug(f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive{negatives} labels{others}.")
 
 
 def _log_idle_options(config: TrainConfig) -> None:

@@ -12,6 +12,7 @@ import scipy
 from positively.errors import ImageError, TableError, and_more, option, plural
 from positively.images.decode import verify_images
 from positively.labels import NEGATIVE, POSITIVE, LabelState, LabelTable
+from positively.logs import counted_progress
 from positively.tables.diagnostics import Report, stop
 from positively.tables.gather import Gathered, Place, gather_images, like_this
 from positively.tables.names import Naming, read_classes
@@ -100,7 +101,8 @@ def tell_size(table: LabelTable) -> str:
 def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -> tuple[LabelTable, list[str]]:
     if not (options.verify and options.find_images):
         return table, []
-    verified = verify_images(table.paths)
+    with counted_progress("Checking images", len(table)) as progress:
+        verified = verify_images(table.paths, lambda done: progress(done, len(table)))
     table, broken = replace(table, hashes=verified.hashes), verified.broken
     if not broken:
         return table, []

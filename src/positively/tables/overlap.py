@@ -7,6 +7,7 @@ from dataclasses import replace
 from positively.errors import TableError, and_more
 from positively.images.decode import content_hash
 from positively.labels import LabelTable
+from positively.logs import counted
 from positively.tables.diagnostics import Report, stop
 
 
@@ -15,7 +16,7 @@ def image_hashes(table: LabelTable) -> list[str]:
     if table.hashes is not None:
         return list(table.hashes)
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(content_hash, table.paths))
+        return list(counted(pool.map(content_hash, table.paths), "Reading images", len(table)))
 
 
 def can_hash(table: LabelTable) -> bool:
