@@ -52,7 +52,7 @@ benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 $(STAMP): EXTRAS := dev
-$(CORE_STAMP): EXTRAS := offline,parquet,test
+$(CORE_STAMP): EXTRAS := offline,parquet,xlsx,test
 
 $(STAMP) $(CORE_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

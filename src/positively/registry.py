@@ -142,6 +142,8 @@ TABLES: Registry[type[TableFormat]] = Registry(
         "csv": "tables.csv:CSV",
         "tsv": "tables.csv:TSV",
         "parquet": "tables.parquet:Parquet",
+        "jsonl": "tables.jsonl:JSONLines",
+        "xlsx": "tables.xlsx:XLSX",
         "coco": "tables.coco:COCO",
         "voc": "tables.voc:VOC",
     },

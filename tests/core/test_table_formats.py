@@ -3,9 +3,11 @@
 import json
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pytest
 from PIL import Image
 
@@ -17,15 +19,17 @@ from positively.errors import ConfigError, PositivelyError, TableError, in_shell
 from positively.labels import LabelTable
 from positively.missing.files import MissingFolder
 from positively.registry import TABLES, load_plugin
+from positively.runs.formats import write_predictions_file
 from positively.runs.pictures import find_pictures
+from positively.runs.tagging import Prediction
 from positively.tables.formats import Writer, find_format, table_suffixes, writers
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 from positively.tables.write_back import check_writable, write_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "development" / "extending.md").read_text(encoding="utf-8")
-NAMES = [*TABLES, "jsonl"]
-WRITABLE = ["csv", "tsv", "parquet", "jsonl"]
+NAMES = [*TABLES, "ndjson"]
+WRITABLE = ["csv", "tsv", "parquet", "jsonl", "xlsx", "ndjson"]
 IMAGES = ["a.jpg", "b.jpg", "c.jpg"]
 STATES = np.array([[1, -1], [0, 1], [0, 0]], dtype=np.int8)  # of the classes car and dog
 
@@ -33,7 +37,7 @@ STATES = np.array([[1, -1], [0, 1], [0, 0]], dtype=np.int8)  # of the classes ca
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
     code = next(code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "register_table" in code)
-    path = tmp_path_factory.mktemp("plugin") / "json_lines.py"
+    path = tmp_path_factory.mktemp("plugin") / "ndjson.py"
     path.write_text(code)
     return path
 
@@ -43,7 +47,7 @@ def loaded(plugin):
     load_plugin(str(plugin))
     yield
     load_plugin.cache_clear()
-    TABLES._entries.pop("jsonl")
+    TABLES._entries.pop("ndjson")
 
 
 def save_photos(folder: Path) -> None:
@@ -196,13 +200,13 @@ def test_a_format_of_ones_own_is_asked_first(tmp_path):
 
 def test_the_command_line_reads_the_format_of_a_plugin(plugin, place, tmp_path, positively):
     table = shapes.write_shapes(tmp_path, "train", 120, seed=1).with_known_ratio(0.5, 0).positives_only()
-    path = tmp_path / "shapes.jsonl"
+    path = tmp_path / "shapes.ndjson"
     write_table(path, table, {}, source=None, options=ReadOptions())
     words = [path, "--images", table.root, "--plugin", plugin]
-    assert "shapes.jsonl, JSON lines" in positively("check", *words).stdout
+    assert "shapes.ndjson, NDJSON" in positively("check", *words).stdout
     network = {name: value for name, value in shapes.frozen(place).items() if name != "head_options"}
     positively("missing", *words, *options(network))
-    written = tmp_path / "shapes.positively" / "missing" / "shapes.jsonl"
+    written = tmp_path / "shapes.positively" / "missing" / "shapes.ndjson"
     first = json.loads(written.read_text().splitlines()[0])
     assert isinstance(first["tags"], list) and "missing" in first
     again, _ = read_labels(written, ReadOptions(images=str(table.root)), table.classes)
@@ -210,8 +214,8 @@ def test_the_command_line_reads_the_format_of_a_plugin(plugin, place, tmp_path, 
 
 
 def test_an_ending_that_no_format_writes_is_refused(tmp_path, capsys):
-    with pytest.raises(TableError, match=r"tags\.xlsx.*\.csv.*\.parquet"):
-        check_writable(tmp_path / "tags.xlsx")
+    with pytest.raises(TableError, match=r"tags\.ods.*\.csv.*\.parquet"):
+        check_writable(tmp_path / "tags.ods")
     assert main(["check", str(tmp_path)]) == 2
     assert "COCO" in capsys.readouterr().err
 
@@ -233,3 +237,86 @@ def test_without_pyarrow_only_parquet_is_out_of_reach(tmp_path, monkeypatch):
     assert len(read_labels(tmp_path / "out.csv")[0]) == 3
     files = MissingFolder(tmp_path / "lists").write(found, "csv", {})
     assert all(file.read_text().startswith(("image,tag,", "tag,")) for file in files)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("a.json", '[{"id": 1, "data": {"image": "a.jpg"}, "annotations": []}]', "Label Studio"),
+        ("a.json", '{"version": "5.0", "shapes": [], "imagePath": "a.jpg"}', "LabelMe"),
+        ("a.json", '[{"SourceFile": "a.jpg", "Subject": ["cat"]}]', "exiftool"),
+        ("a.json", '{"_via_settings": {}}', "VGG"),
+        ("a.json", '{"some": "thing"}', "JSON"),
+        ("a.xml", "<?xml version='1.0'?><annotations><image id='0' name='a.jpg'/></annotations>", "CVAT"),
+        ("a.xml", "<annotation><object><name>cat</name></object></annotation>", "VOC"),
+        ("a.xmp", "<x:xmpmeta xmlns:x='adobe:ns:meta/'/>", "exiftool"),
+        ("a.txt", "0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.2 0.2\n", "YOLO"),
+        ("data.yaml", "train: images\nnames: [cat, dog]\n", "YOLO"),
+        ("a.lrcat", "SQLite format 3", "Lightroom"),
+    ],
+)
+def test_a_file_of_another_program_is_named(name, text, named, tmp_path, capsys):
+    (tmp_path / name).write_text(text)
+    assert main(["check", str(tmp_path / name)]) == 2
+    told = capsys.readouterr().err
+    assert named in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (["data.yaml", "labels/a.txt"], "YOLO"),
+        (["a.jpg", "a.xmp"], "XMP"),
+        (["cat/a.jpg"], "class"),
+        (["a.jpg"], "table"),
+        (["Annotations/a.xml"], "VOC"),
+    ],
+)
+def test_a_folder_of_another_program_is_named(files, named, tmp_path):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(TableError, match=named):
+        read_labels(tmp_path)
+
+
+def test_predictions_are_read_as_a_table(tmp_path):
+    save_photos(tmp_path / "photos")
+    predictions = [Prediction("photos/a.jpg", {"cat": 0.9, "dog, wet": 0.6}), Prediction("photos/b.jpg", {"cat": 0.7})]
+    write_predictions_file(tmp_path / "new.jsonl", [*predictions, Prediction("photos/c.jpg")])
+    for folder in (None, str(tmp_path / "photos")):
+        table, _ = read_labels(tmp_path / "new.jsonl", ReadOptions(images=folder))
+        assert table.classes == ("cat", "dog, wet") and (table.states() == 1).tolist() == [[1, 1], [1, 0], [0, 0]]
+
+
+def test_a_workbook_keeps_its_sheets_types_and_formulas(tmp_path):
+    save_photos(tmp_path)
+    book = openpyxl.Workbook()
+    book.active.append(["Read me first"])
+    sheet = book.create_sheet("Fotos")
+    rows = [
+        ["Datei", "Schlagworte", "Jahr", "am"],
+        ["a.jpg", "car", 1999, datetime(2020, 1, 2)],
+        [],
+        ["b.jpg", None, "=1+1"],
+    ]
+    for row in rows:
+        sheet.append(row)
+    book.save(tmp_path / "tags.xlsx")
+    table, notes = read_labels(tmp_path / "tags.xlsx")
+    assert "'Fotos'" in notes[0] and table.classes == ("car",)
+    changes = {("b.jpg", "=dog"): 1, ("a.jpg", "=dog"): -1}
+    write_table(tmp_path / "new.xlsx", table, changes, source=tmp_path / "tags.xlsx", options=ReadOptions())
+    again = openpyxl.load_workbook(tmp_path / "new.xlsx")
+    assert again.sheetnames == ["Sheet", "Fotos"]
+    first, second, third, *_ = again["Fotos"].iter_rows(values_only=True)
+    assert first[:4] == ("Datei", "Schlagworte", "Jahr", "am") and len(first) == 5
+    assert second == ("a.jpg", "car", 1999, datetime(2020, 1, 2), "=dog") and third[:3] == ("b.jpg", "=dog", "=1+1")
+    assert [again["Fotos"].cell(3, place).data_type for place in (2, 3)] == ["s", "f"]
+
+
+def test_without_openpyxl_only_workbooks_are_out_of_reach(tmp_path, monkeypatch):
+    path = write_example("xlsx", tmp_path)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ConfigError, match=re.escape("positively[xlsx]")):
+        read_labels(path)

@@ -143,8 +143,8 @@ def test_the_table_itself_and_unknown_formats_are_refused(photos):
     table, _ = read_labels(source, ReadOptions())
     with pytest.raises(TableError, match=r"tags\.csv"):
         write_table(source, table, CHANGES, source=source, options=ReadOptions())
-    with pytest.raises(TableError, match=r"\.xlsx"):
-        write_table(photos / "out.xlsx", table, CHANGES, source=source, options=ReadOptions())
+    with pytest.raises(TableError, match=r"\.ods"):
+        write_table(photos / "out.ods", table, CHANGES, source=source, options=ReadOptions())
     with pytest.raises(TableError, match="';'"):
         write_table(photos / "o.csv", table, {("a.jpg", "a;b"): 1}, source=source, options=ReadOptions())
     assert source.read_text() == SHAPES["tags"]

@@ -52,7 +52,7 @@ class EditableTable:
         self.key: Callable[[str], str] = normalized
         self.width = len(columns)
         """How many columns the source has; those that are added come after them."""
-        self._had_header = True
+        self.had_header = True
 
     @classmethod
     def of(cls, table: LabelTable, options: ReadOptions) -> EditableTable:
@@ -78,7 +78,7 @@ class EditableTable:
                     row.cells[place] = whole[place]
         made = cls(list(raw.columns), rows, layout, options)
         records = read_records(raw, layout, options)
-        made.source, made.format, made.is_long, made._had_header = path, form, records.is_long, raw.has_header
+        made.source, made.format, made.is_long, made.had_header = path, form, records.is_long, raw.has_header
         made.codes = records.codes
         made.syntax = records.syntax or made.syntax
         if not raw.has_header:  # a column more needs a header, and then all have names
@@ -93,7 +93,7 @@ class EditableTable:
     @property
     def has_header(self) -> bool:
         """Whether the columns have names to be written: a column more needs one, and then all have."""
-        return self._had_header or len(self.columns) > self.width
+        return self.had_header or len(self.columns) > self.width
 
     @property
     def separator(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import Literal
 from positively.errors import option
 from positively.options import File, Folder, Index, Name, check_value, kinds_of
 
-READABLE = "CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit."
+READABLE = "CSV, TSV, Excel, Parquet or JSON lines file, a COCO json or folder, or a VOCdevkit."
 """The tables that can be read, for the help of the command line."""
 
 

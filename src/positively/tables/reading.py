@@ -1,4 +1,4 @@
-"""The one way in: whatever holds labels, a file or a folder → label table."""
+"""Read the label table of any file or folder."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,8 @@ from pathlib import Path
 from positively.errors import TableError
 from positively.labels import LabelTable
 from positively.tables.diagnostics import Report, stop
-from positively.tables.formats import find_format
+from positively.tables.foreign import recognise
+from positively.tables.formats import find_format, table_suffixes
 from positively.tables.options import DEFAULTS, ReadOptions
 
 
@@ -17,27 +18,35 @@ def read_labels(
     classes: Sequence[str] | None = None,
     report: Report = stop,
 ) -> tuple[LabelTable, list[str]]:
-    """Read a table of tags, COCO annotations, PASCAL VOC or any other registered format, whichever lies there.
+    """Read a table of tags, COCO annotations, PASCAL VOC or any other registered format.
 
     Args:
-        path: CSV, TSV or Parquet file; COCO json, or the folder with its ``annotations``; VOCdevkit or a year of it.
+        path: CSV, TSV, Excel, Parquet or JSON lines file; COCO json, or the folder with its ``annotations``; VOCdevkit
+            or a year of it.
         options: How to read it.
-        classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
-        report: What to do with a problem after which reading can go on; unless told, raise it.
+        classes: Exactly these classes in this order, such as those of a trained model. Overrides ``options.classes``.
+        report: Called with each problem after which reading can continue; by default it raises.
 
     Returns:
-        The table, and the lines that tell what was understood (options in them are marked, as in errors).
+        The table, and notes on how it was understood (options in them are marked, as in errors).
 
     Raises:
-        TableError: It is none of these, or cannot be understood.
-        ImageError: Images are missing or broken, and the options do not say to leave them out.
+        TableError: The format is not known, or the file cannot be understood.
+        ImageError: Images are missing or broken, and the options do not ask to leave them out.
     """
     path = Path(path)
     found = find_format(path)
-    if found is None:
-        raise TableError(
-            f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 or "
-            "ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV or Parquet file that holds the tags."
-        )
-    table, notes = found.read(path, options, classes, report)
+    try:
+        if found is None:
+            raise TableError(
+                f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 "
+                "or ImageSets/ (PASCAL VOC). Pass such a folder, or the file that holds the tags "
+                f"({', '.join(table_suffixes())})."
+            )
+        table, notes = found.read(path, options, classes, report)
+    except TableError as error:
+        # A plugin knows its own files best; the others may be of another program.
+        if (sentence := recognise(path)) is None:
+            raise
+        raise TableError(sentence) from error
     return replace(table, origin=path), notes
