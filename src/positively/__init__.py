@@ -19,6 +19,8 @@ _HOMES = {
     **dict.fromkeys(("Embeddings", "Run", "embed", "find_missing", "fit", "read", "write_report"), "api"),
     **dict.fromkeys(("LabelState", "LabelTable"), "labels"),
     "PUClassifier": "probe.estimator",
+    "ReadOptions": "tables.options",
+    "TrainConfig": "config",
     "register_embedder": "embedding",
     "register_head": "models",
     "register_loss": "losses",
@@ -42,7 +44,9 @@ __all__ = [
     "LabelState",
     "LabelTable",
     "PUClassifier",
+    "ReadOptions",
     "Run",
+    "TrainConfig",
     "embed",
     "find_missing",
     "fit",
@@ -62,6 +66,7 @@ __all__ = [
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe
     from positively.api import Embeddings, Run, embed, find_missing, fit, read, write_report
+    from positively.config import TrainConfig
     from positively.embedding import register_embedder
     from positively.finetune.methods import register_method
     from positively.labels import LabelState, LabelTable
@@ -69,6 +74,7 @@ if TYPE_CHECKING:
     from positively.models import register_head
     from positively.probe.estimator import PUClassifier
     from positively.tables.formats import register_table
+    from positively.tables.options import ReadOptions
 
 
 def __getattr__(name: str) -> Any:

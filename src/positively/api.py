@@ -1,10 +1,11 @@
-"""The public face: read a table, fit a model, use the run."""
+"""The public functions: read a table, find its missing tags, fit a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy.typing as npt
@@ -34,17 +35,17 @@ from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
 
-__all__ = ["Embeddings", "Run", "embed", "find_missing", "fit", "read", "write_report"]
+__all__ = ["Embeddings", "ReadOptions", "Run", "TrainConfig", "embed", "find_missing", "fit", "read", "write_report"]
 
 
 def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **options: Any) -> LabelTable:
     """Read a table of tags, COCO annotations or PASCAL VOC, and log how it was understood.
 
     Args:
-        path: CSV, TSV or Parquet file, a COCO json or folder, or a VOCdevkit.
-        split: Only the rows whose split column says so.
-        quiet: Show nothing, where no logging is set up; whoever has set it up decides there.
-        **options: Fields of :class:`positively.tables.options.ReadOptions`, such as ``images="photos/"``.
+        path: CSV, TSV, Excel, Parquet or JSON lines file, a COCO json or folder, or a VOCdevkit.
+        split: Only the rows with this value in the split column.
+        quiet: Log nothing, unless logging is configured.
+        **options: Fields of :class:`positively.ReadOptions`, such as ``images="photos/"``.
     """
     table, notes = read_labels(path, ReadOptions(**_checked(options, ReadOptions, "read")))
     with shown(quiet):
@@ -57,6 +58,7 @@ def fit(
     *,
     method: str | None = None,
     backbone: Any = None,
+    out: str | Path | None = "auto",
     config: TrainConfig | None = None,
     quiet: bool = False,
     **options: Any,
@@ -65,36 +67,44 @@ def fit(
 
     Args:
         table: Tags of the training images.
-        method: Name of the method; default: auto, a probe where the backbone is frozen.
+        method: Name of the method; default: auto, a probe if the backbone is frozen.
         backbone: Name of a backbone, or a torch module that maps images B×3×H×W to a feature map or vectors; the module
             is trained in place. Default: what suits the machine.
-        config: A whole configuration; what is given beside it wins.
-        quiet: Show nothing, where no logging is set up.
-        **options: Fields of :class:`positively.config.TrainConfig`, such as ``epochs=10``.
+        out: Folder of the run. "auto" creates one in the workspace of the table, ``tags.positively/`` next to
+            ``tags.csv``; None keeps the run in a temporary folder, which is removed together with the returned object.
+        config: A whole configuration; other arguments override its fields.
+        quiet: Log nothing, unless logging is configured.
+        **options: Fields of :class:`positively.TrainConfig`, such as ``epochs=10``.
     """
     if not isinstance(table, LabelTable):
         raise ConfigError(f"fit takes a table, not {table!r}; read it first: po.read('tags.csv', images='photos/').")
     module = None if backbone is None or isinstance(backbone, str) else backbone
     named = {"method": method, "backbone": backbone if module is None else type(module).__name__}
     options |= {key: value for key, value in named.items() if value is not None}
+    temporary = TemporaryDirectory(prefix="positively-", ignore_cleanup_errors=True) if out is None else None
+    if out != "auto":
+        options["out"] = str(out) if temporary is None else str(Path(temporary.name) / "run")
     settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "fit"))
     with shown(quiet):
-        # Where the images lie is stored with the run, for its report.
+        # The folder of the images is stored with the run, for its report.
         path = train(table, settings, backbone=module, reading={"images": str(table.root)})
-        report_training(path, table)
-    return Run(path, backbone=module)
+        if temporary is None:
+            report_training(path, table)
+    run = Run(path, backbone=module)
+    run.temporary = temporary
+    return run
 
 
 def train(
     table: LabelTable, config: TrainConfig, *, backbone: Any = None, reading: dict[str, Any] | None = None
 ) -> Path:
-    """Train as a configuration says, and return the run folder: a probe here, a network that learns in its wing.
+    """Train with a configuration, and return the run folder.
 
     Args:
         table: Tags of the training images.
-        config: What to do; everything left open is chosen and logged.
-        backbone: A torch module in place of a backbone's name.
-        reading: How the table was read, to stand in config.yaml.
+        config: The options; those that are left open are chosen and logged.
+        backbone: A torch module instead of the name of a backbone.
+        reading: How the table was read, to be stored in config.yaml.
     """
     if config.plugin:
         load_plugin(config.plugin)
@@ -110,13 +120,13 @@ def train(
 def train_file(
     source: Path, options: ReadOptions, config: TrainConfig, reading: dict[str, Any]
 ) -> tuple[Path, LabelTable]:
-    """Read a table and train on it, as ``positively train`` does; where several processes train, one of them reads.
+    """Read a table and train on it, as ``positively train`` does. If several processes train, one of them reads.
 
     Args:
         source: The table.
         options: How to read it.
-        config: What to do.
-        reading: How the table is read, to stand in config.yaml.
+        config: The options of the training.
+        reading: How the table is read, to be stored in config.yaml.
 
     Returns:
         The run folder, and the table.
@@ -130,25 +140,25 @@ def train_file(
     if _is_probe_alone(config) and not trains_on_gpu():
         table = read_once()
         return train(table, config, reading=reading), table
-    # The wing launches the other processes, each of which runs this command: none may be ahead of them.
+    # The wing starts the other processes, each of which runs this command, so nothing may be read before.
     found: tuple[Path, LabelTable] = TORCH["train-together"](read_once, config, reading)
     return found
 
 
 def _is_probe_alone(config: TrainConfig) -> bool:
-    """Whether these options ask for a probe, and for one process."""
+    """Whether these options ask for a probe in a single process."""
     return is_probe(config) and process_count() == 1 and config.devices in ("auto", 1) and config.nodes == 1
 
 
 def write_report(run: Run | str | Path, out: str | Path | None = None, *, images: str | Path | None = None) -> Path:
-    """Write what is to be known of a run as one self-contained HTML page, and return where it is.
+    """Write a one-page summary of a run as a self-contained HTML file, and return its path.
 
-    ``fit`` has written it already; write it again once the run was evaluated, or when the images have moved.
+    ``fit`` writes it already. Write it again after the run was evaluated, or if the images have moved.
 
     Args:
         run: The run, or its folder.
         out: The page; default: report.html in the run folder.
-        images: Folder in which the images lie; default: where they were when the run was trained.
+        images: Folder of the images; default: where they were when the run was trained.
     """
     from positively.report.run.writing import write_run_report
 
@@ -159,27 +169,29 @@ def find_missing(
     source: LabelTable | Run | str | Path | npt.ArrayLike,
     states: npt.ArrayLike | None = None,
     *,
-    images: Sequence[str] | None = None,
+    images: str | Path | Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     min_probability: float = 0.0,
     config: TrainConfig | None = None,
     quiet: bool = False,
     **options: Any,
 ) -> MissingTags:
-    """Find the tags that are probably missing, likeliest first, and those that look wrong.
+    """Find the tags that are probably missing, most probable first, and those that look wrong.
 
-    Every score comes from a model that did not see the label it judges: leave-one-out in closed form where the backbone
-    is frozen, cross-fitting where a network learns (``depth="tail"``), what the run stored where a run is given.
+    Every score comes from a model that did not see the label it judges: leave-one-out scores if the backbone is frozen,
+    cross-fitting if a network learns (``depth="tail"``), the stored scores if the source is a run.
 
     Args:
-        source: A table, a run (or its folder), or N×C probabilities of any model that did not see the labels.
-        states: N×C label states of such probabilities: +1 positive, 0 unknown, −1 negative.
-        images: Names of the images of such probabilities.
-        classes: Names of their classes.
+        source: A table or the path of one, a run or its folder, or N×C probabilities of any model that did not see the
+            labels.
+        states: N×C label states for such probabilities: +1 positive, 0 unknown, −1 negative.
+        images: For the path of a table, the folder of its images; for probabilities, the names of the images.
+        classes: Names of the classes of such probabilities.
         min_probability: Leave out what is less probable than this.
-        config: Of a table: a whole configuration; what is given beside it wins.
-        quiet: Show nothing, where no logging is set up.
-        **options: Of a table: fields of :class:`positively.config.TrainConfig`, such as ``backbone``.
+        config: For a table: a whole configuration; other arguments override its fields.
+        quiet: Log nothing, unless logging is configured.
+        **options: For a table: fields of :class:`positively.TrainConfig`, such as ``backbone``; for the path of one
+            also those of :class:`positively.ReadOptions`, such as ``separator``.
 
     >>> import numpy as np
     >>> generator = np.random.default_rng(0)
@@ -190,34 +202,49 @@ def find_missing(
     >>> found[0].tag in ("cat", "dog"), bool(abs(found.counts.missing.sum() / (truth & ~known).sum() - 1) < 0.2)
     (True, True)
     """
-    if not isinstance(source, LabelTable) and (options or config):
-        given = and_more([*options, *(["config"] if config else [])])
-        raise ConfigError(f"find_missing takes {given} with a table only: what a run or an array holds is settled.")
-    if not isinstance(source, LabelTable | Run | str | Path):
-        if states is None:
-            raise ConfigError(
-                "find_missing takes a table, a run, or an array of probabilities together with its states."
-            )
-        return missing_in_scores(source, states, images, classes, min_probability=min_probability)
-    if not (states is None and images is None and classes is None):
-        raise ConfigError("States and names belong to an array of probabilities; a table or a run has its own.")
-    if not isinstance(source, LabelTable):
-        return missing_in_run(source if isinstance(source, Run) else Run(source), min_probability=min_probability)
-    settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
     with shown(quiet):
-        return missing(source, settings, min_probability=min_probability)
+        if isinstance(source, str | Path) and not _is_run(Path(source)):
+            named = {name: options.pop(name) for name in list(options) if name in kinds_of(ReadOptions)}
+            source = read(source, **named, **({} if images is None else {"images": images}))
+            images = None
+        if isinstance(source, LabelTable):
+            _refuse(states=states, images=images, classes=classes)
+            settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
+            return missing(source, settings, min_probability=min_probability)
+        _refuse(config=config, **options)
+        if isinstance(source, Run | str | Path):
+            _refuse(states=states, images=images, classes=classes)
+            return missing_in_run(source if isinstance(source, Run) else Run(source), min_probability=min_probability)
+        if states is None:
+            raise ConfigError("find_missing takes a table, a run, or an array of probabilities with its states.")
+        names = None if images is None else [str(image) for image in images]
+        return missing_in_scores(source, states, names, classes, min_probability=min_probability)
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.yaml").exists() and (path / "environment.json").exists()
+
+
+def _refuse(**given: Any) -> None:
+    """Raise if find_missing was given what does not belong to its source."""
+    wrong = [name for name, value in given.items() if value is not None]
+    if wrong:
+        raise ConfigError(
+            f"find_missing does not take {and_more(wrong)} here. States and names of images and classes belong to an "
+            "array of probabilities; options belong to a table."
+        )
 
 
 def missing(
     table: LabelTable, config: TrainConfig, *, min_probability: float = 0.0, folds: int = 5, store: Path | None = None
 ) -> MissingTags:
-    """Find what a table lacks, as a configuration says.
+    """Find the missing tags of a table with a configuration.
 
     Args:
-        table: Images and what is known of them.
-        config: Backbone and options of the probe; or of the trainings, where a network learns.
+        table: Images and their known tags.
+        config: Backbone and options of the probe; or of the trainings, if a network learns.
         min_probability: Leave out what is less probable than this.
-        folds: Trainings, where a network learns.
+        folds: Number of trainings, if a network learns.
         store: Folder for the scores of finished folds.
     """
     if config.plugin:
@@ -227,12 +254,13 @@ def missing(
         found: MissingTags = TORCH["cross-fit"](
             table, config, min_probability=min_probability, folds=folds, store=store
         )
-        return found
+        return replace(found, root=table.root)
     kernel = kernel_options(config)
     table = table if config.embeddings else with_hashes(table)
     X = embed_table(table, config, kernel).X
     fitted = {"seed": config.seed, "landmarks": kernel.landmarks}
-    return missing_in_table(table, X, probe_options(config), **fitted, min_probability=min_probability)
+    listed = missing_in_table(table, X, probe_options(config), **fitted, min_probability=min_probability)
+    return replace(listed, root=table.root)
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """The list of missing tags: what a user relies on when they accept what stands at its top."""
 
 import csv
+import gc
 import shlex
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from positively.calibration import calibrate
 from positively.cli import main
 from positively.cli import missing as missing_command
 from positively.cli import review as review_command
-from positively.errors import ConfigError, FileError, LabelError, MetricError
+from positively.errors import ConfigError, FileError, LabelError, MetricError, TableError
 from positively.labels import LabelTable
 from positively.missing import ClassCounts, MissingTags, Pairs, rank, rank_missing
 from positively.missing.files import MissingFolder
@@ -182,6 +184,43 @@ def test_a_run_lists_what_its_table_would(place, tags, found, tmp_path):
         (s.image, s.tag) for _, s in zip(range(50), found, strict=False)
     }
     assert len(po.find_missing(str(run.path), min_probability=0.5)) == (again.values >= 0.5).sum()
+
+
+def test_python_takes_a_path_as_the_command_does(place, tags, found, table):
+    again = po.find_missing(table, images=tags.root, separator=";", quiet=True, **basics(place))
+    np.testing.assert_allclose(again.values, found.values, atol=1e-6)
+    with pytest.raises(TableError, match="nowhere"):
+        po.find_missing("nowhere.csv")
+    with pytest.raises(ConfigError, match="classes"):
+        po.find_missing(table, images=tags.root, classes=["cat"], **basics(place))
+
+
+def test_a_run_without_a_folder_leaves_nothing_behind(place, tags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = po.TrainConfig(out=str(tmp_path / "unused"))
+    run = po.fit(tags, out=None, config=config, quiet=True, **basics(place))
+    folder = run.path
+    assert run.predict(tags.paths[0])[0].error is None and folder.is_dir() and not list(tmp_path.iterdir())
+    del run
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_list_becomes_a_data_frame_and_a_page_of_a_notebook(found, tags):
+    pandas = pytest.importorskip("pandas")
+    frame = found.to_pandas()
+    assert list(frame.columns) == ["image", "tag", "probability", "expected_precision"] and len(frame) == len(found)
+    assert frame["image"][0] == found[0].image and isinstance(found.wrong.to_pandas(), pandas.DataFrame)
+    page = found._repr_html_()
+    assert page.count("data:image/jpeg;base64,") == 12 and found[0].image in page
+    strange = replace(found, images=[f"<i>{image}" for image in found.images], root=tags.root)._repr_html_()
+    assert "<i>" not in strange and "data:" not in strange
+
+
+def test_without_pandas_a_data_frame_is_out_of_reach(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match="pip install pandas"):
+        found.to_pandas()
 
 
 def test_no_label_is_judged_by_itself_or_by_a_copy(place, tags, complete, tmp_path):

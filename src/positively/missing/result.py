@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from positively.errors import and_more, plural
+from positively.errors import ConfigError, and_more, plural
 
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -65,6 +65,23 @@ class Pairs:
     def __iter__(self) -> Iterator[Suggestion]:
         return (self[place] for place in range(len(self)))
 
+    def to_pandas(self) -> Any:
+        """The list as a DataFrame with the columns image, tag and value.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return self._frame({"value": self.values})
+
+    def _frame(self, values: dict[str, npt.NDArray[Any]]) -> Any:
+        try:
+            import pandas
+        except ImportError as error:
+            raise ConfigError("to_pandas needs pandas: pip install pandas") from error
+        images = [self.images[row] for row in self.rows.tolist()]
+        tags = [self.classes[column] for column in self.columns.tolist()]
+        return pandas.DataFrame({"image": images, "tag": tags, **values})
+
 
 @dataclass(frozen=True)
 class ClassCounts:
@@ -87,6 +104,8 @@ class MissingTags(Pairs):
     counts: ClassCounts
     wrong: Pairs
     """Known tags whose image looks less like the tag than an average image does, the most doubtful first."""
+    root: Path = field(default_factory=Path)
+    """Folder of the images, for the thumbnails in a notebook."""
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
@@ -119,6 +138,20 @@ class MissingTags(Pairs):
     def __str__(self) -> str:
         """What was found, in a few lines."""
         return describe(self)
+
+    def _repr_html_(self) -> str:
+        """The description with the first suggestions as thumbnails, for notebooks."""
+        from positively.missing.html import to_html
+
+        return to_html(self)
+
+    def to_pandas(self) -> Any:
+        """The list as a DataFrame with the columns image, tag, probability and expected_precision.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return self._frame({"probability": self.values, "expected_precision": self.expected_precision})
 
     def above(self, probability: float) -> MissingTags:
         """The suggestions that are at least so probable, as far as the lists show it; the counts stay."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,8 @@ class Run:
         self.folder = RunFolder(path)
         self._head, self.min_precision, self.runtime = head, min_precision, runtime
         self.backbone, self.device = backbone, device
+        self.temporary: TemporaryDirectory[str] | None = None
+        """Folder that is removed together with this object, of a run that was not to be kept."""
 
     @classmethod
     def from_pretrained(
