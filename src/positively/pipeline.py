@@ -1,6 +1,6 @@
-"""From the options of a verb to embeddings and a fit: choose what is left open, refuse what cannot work.
+"""Read a training configuration: check it, decide between a probe and a network, and compute embeddings.
 
-Nothing in here imports torch: names of methods and backbones are checked before anything is computed.
+This module does not import torch. It checks names of methods and backbones before anything is computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from positively.probe.tables import METHOD, ProbeOptions
 from positively.registry import HEADS, METHODS
 
 FEWEST_JUDGES = 20
-"""Known tags held out that it takes to tell whether a network has learned."""
+"""Number of held-out known tags needed to compare a trained network with the probe."""
 
 
 @dataclass(frozen=True)
@@ -27,30 +27,29 @@ class KernelOptions:
     """Options of the head 'kernel'."""
 
     pooling: Pooling = "average"
-    """How the map is pooled over its positions; "mix" is the mean of average and maximum."""
+    """How the feature map is pooled over its positions; "mix" is the mean of average and maximum."""
     landmarks: Count = LANDMARKS
-    """How many images of the table every image is compared with."""
+    """Number of images of the table that the kernel compares each image with."""
     window: Index = 0
-    """Side of the parts of an image that are embedded too, in positions of the map; 0: the whole image alone."""
+    """Side of the image parts that are embedded too, in positions of the feature map; 0 for whole images only."""
 
 
 def is_probe(config: TrainConfig) -> bool:
-    """Whether these options ask for a probe on a frozen backbone, and not for a network that learns."""
+    """Whether this configuration trains a probe on a frozen backbone instead of a network."""
     is_random = config.weights == "none" and config.depth == "auto"
     is_method = config.method in ("auto", METHOD) and config.head in ("auto", "kernel")
     return is_method and not learns_deeper(config) and not is_random
 
 
 def learns_deeper(config: TrainConfig) -> bool:
-    """Whether more than a head is asked to learn."""
+    """Whether more than the head is trained."""
     return config.depth in ("tail", "finetune") or config.lgconv or bool(config.learn_stages)
 
 
 def may_go_deeper(config: TrainConfig, table: LabelTable) -> bool:
-    """Whether 'auto' lets the network learn without being told to, where a GPU is: if what it learns can be judged.
+    """Whether 'auto' may train the network on a GPU: only if enough held-out tags can measure the improvement.
 
-    That takes known tags of images held out. Whoever asks for something of the method, the head or the training's end
-    gets what these options were made for: the probe.
+    With options for the method or the head, 'auto' is always the probe, because these are options of the probe.
     """
     is_open = config.method == config.depth == config.head == "auto"
     if not is_open or config.method_options or config.head_options or config.refit or config.embeddings:
@@ -61,23 +60,23 @@ def may_go_deeper(config: TrainConfig, table: LabelTable) -> bool:
 
 
 def check_config(config: TrainConfig) -> None:
-    """Refuse values that no training takes and unknown methods and heads.
+    """Check values, method and head of a configuration.
 
     Raises:
-        ConfigError: The sentence names the option.
+        ConfigError: if an option is invalid; the message names it.
     """
     for name, kind in kinds_of(TrainConfig).items():
         check_value(option(name), getattr(config, name), kind)
     if config.method != "auto" and config.method not in METHODS:
-        METHODS[config.method]  # says which there are
+        METHODS[config.method]  # raises, with the list of methods
     if config.head != "auto" and config.head not in HEADS:
         HEADS[config.head]
     if config.cache is not None and Path(config.cache).is_file():
-        raise ConfigError(f"{option('cache', config.cache)}: there is a file of that name. Name a folder.")
+        raise ConfigError(f"{option('cache', config.cache)} is a file. Pass a folder.")
 
 
 def check_probe_config(config: TrainConfig) -> None:
-    """As :func:`check_config`, and what a probe cannot do or have, before any image is looked at."""
+    """As :func:`check_config`, and check the options of a probe before any image is read."""
     check_config(config)
     if not is_probe(config):
         return
@@ -85,37 +84,37 @@ def check_probe_config(config: TrainConfig) -> None:
     kernel_options(config)
     if config.augment not in ("auto", "none"):
         raise ConfigError(
-            f"Depth 'probe' embeds images as they are; {option('augment', config.augment)} needs "
+            f"A probe uses images without augmentation; {option('augment', config.augment)} needs "
             f"{option('depth', 'finetune')}."
         )
     if config.embeddings:
         missing = [name for name in config.embeddings if not Path(name).is_file()]
         if missing:
-            raise ConfigError(f"{option('embeddings', missing[0])}: there is no such file.")
+            raise ConfigError(f"{option('embeddings', missing[0])}: the file does not exist.")
     else:
         check_backbone(config.backbone, config.weights)
 
 
 def probe_options(config: TrainConfig) -> ProbeOptions:
-    """Options of the method, checked."""
+    """The checked options of the method."""
     return make_options(ProbeOptions, f"Method '{METHOD}'", config.method_options)
 
 
 def kernel_options(config: TrainConfig) -> KernelOptions:
-    """Options of the head, checked."""
+    """The checked options of the head."""
     return make_options(KernelOptions, "Head 'kernel'", config.head_options)
 
 
 def embed_table(
     table: LabelTable, config: TrainConfig, kernel: KernelOptions | None = None, embedder: Embedder | None = None
 ) -> Embeddings:
-    """Embeddings of a table's images as a configuration asks for them: from files, or by its backbone.
+    """Embeddings of a table's images, from files or from a backbone, as the configuration says.
 
     Args:
         table: The images.
         config: Backbone, weights, image size and cache, or embedding files.
-        kernel: How maps are pooled; by default as the configuration says.
-        embedder: In place of the configuration's backbone.
+        kernel: How feature maps are pooled; by default from the configuration.
+        embedder: Used instead of the backbone of the configuration.
     """
     if config.embeddings:
         return read_embeddings(config.embeddings, table)
@@ -135,7 +134,7 @@ def embed_table(
 
 
 def resolve_probe(config: TrainConfig, embeddings: Embeddings) -> TrainConfig:
-    """The configuration with everything that was chosen filled in, to be stored with the run."""
+    """The configuration with all automatic choices filled in, to be stored with the run."""
     backbone = DEFAULT if config.backbone == "auto" else config.backbone
     preprocessing = getattr(embeddings.embedder, "preprocessing", None)
     return replace(

@@ -1,4 +1,4 @@
-"""Embeddings and label states → a classifier in closed form, with scores of labels it did not see."""
+"""The probe: a classifier that is fitted to embeddings in closed form, with leave-one-out scores."""
 
 from positively.probe.basis import Basis, Kernel
 from positively.probe.classifier import KernelClassifier, LinearClassifier

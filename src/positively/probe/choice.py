@@ -1,4 +1,4 @@
-"""How much to shrink: λ by scores of labels that did not shape them."""
+"""Choice of the ridge penalty λ by leave-one-out scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from positively.metrics import pair_average_precision
 
 PENALTIES = tuple(float(value) for value in 10.0 ** np.arange(-5.0, 0.1, 0.5))
 Criterion = Literal["pu_average_precision", "log_rank"]
-# What serves tables of a few hundred images, where nothing can be chosen by.
+# Default for tables with too few positives to choose by; suits a few hundred images.
 _PENALTY_OF_SMALL_TABLES = 1e-2
 
 
@@ -25,16 +25,16 @@ def choose_penalty(
     between: bool = True,
     criterion: Criterion = "pu_average_precision",
 ) -> float:
-    """λ whose scores rank held-out known positives highest.
+    """Choose the λ whose out-of-sample scores rank the known positives highest.
 
     Args:
-        held_out: λ → scores N×C, each made without the image's own label, positives levelled.
-        positives: N×C, the known positives to rank: of classes with two or more, for the only positive of a class is
-            scored by a fit that saw none.
-        reference: (N,), the images to rank them among; all by default.
-        share: Share of the table that those are, where they are a sample.
-        between: Whether it may lie between the points of the grid.
-        criterion: What says how high they rank: average precision, or the mean of −log(rank / N).
+        held_out: Function from λ to N×C leave-one-out scores, with known positives rescaled.
+        positives: N×C flags of the known positives to rank, from classes with at least two. The only positive of a
+            class is scored by a fit without any positive.
+        reference: (N,) flags of the images to rank them among; all by default.
+        share: Share of the table in the reference, if it is a sample.
+        between: Whether λ may lie between the points of the grid.
+        criterion: Average precision from positives, or the mean of −log(rank / N).
     """
 
     def quality_of(penalty: float) -> float:
@@ -52,7 +52,7 @@ def choose_penalty(
 
 
 def _vertex(places: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> float:
-    """Where the parabola through the best point and its neighbours is highest."""
+    """Maximum of the parabola through the best point and its neighbors."""
     best = int(values.argmax())
     if best in (0, len(values) - 1):
         return float(np.exp(places[best]))

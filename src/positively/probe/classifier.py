@@ -1,4 +1,4 @@
-"""What a probe found, as plain arrays: embeddings → logits of P(tag | image), to be saved and to be exported."""
+"""The fitted classifier as plain arrays, to save and export: embeddings → logits of P(tag | image)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from positively.probe.probe import Probe
 
 
 class Classifier(Protocol):
-    """Embeddings → logits."""
+    """Maps embeddings to logits."""
 
     def logits(self, features: FeatureRows) -> Single:
         """Logits B×C of embeddings B×D (B×(1+P)×D with parts)."""
 
 
 class _Arrays:
-    """Arrays under names, to be written to a file."""
+    """A dataclass of arrays that can be written to a file."""
 
     def to_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays under names that begin with ``name``."""
@@ -34,21 +34,21 @@ class _Arrays:
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """What :meth:`to_arrays` gave."""
+        """Read the arrays that :meth:`to_arrays` returned."""
         return cls(**{entry.name: arrays[f"{name}.{entry.name}"] for entry in fields(cls)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
 class KernelClassifier(_Arrays):
-    """Scores u = weightᵀ k(x) + bias over Gaussian kernel values, then logits gain · asinh(u) + offset.
+    """Scores u = weightᵀ k(x) + bias with a Gaussian kernel k, then logits gain · asinh(u) + offset.
 
     With parts, u = u(whole) + max u(part).
     """
 
     landmarks: Single
-    """M×D, root-normalised."""
+    """M×D, root-normalized."""
     precision: Single
-    """One number."""
+    """A single number."""
     weight: Single
     """M×C."""
     bias: Single
@@ -60,10 +60,10 @@ class KernelClassifier(_Arrays):
         """The kernel classifier of a probe."""
         kernel, calibration = probe.kernel.ridge.basis.embed, probe.kernel.calibration
         if not isinstance(kernel, Kernel):
-            raise ConfigError("This probe has no kernel to be saved.")
+            raise ConfigError("This probe has no Gaussian kernel, so it cannot be saved as a kernel classifier.")
         weight, bias = probe.kernel.weights(probe.step.factor)
         width = calibration.width
-        # With parts, the score is a sum of two: of the whole image and of its best part.
+        # With parts, the score is the sum of the score of the whole image and that of its best part.
         center = calibration.center / (2 if probe.kernel.ridge.has_parts else 1)
         single = [weight / width, (bias - center) / width, calibration.slope * width, calibration.offset]
         return cls(kernel.landmarks, np.float32(kernel.precision), *(part.astype(np.float32) for part in single))  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ class KernelClassifier(_Arrays):
         rows, landmarks = as_rows(features), self.landmarks.astype(np.float64)
         result = np.empty((len(rows), self.weight.shape[1]), dtype=np.float32)
         for part in row_blocks(len(rows)):
-            # Double precision: large weights of either sign magnify rounding, which depends on an image's place.
+            # Double precision: large weights magnify rounding errors, which depend on an image's place in a block.
             values = root_normalize(np.asarray(rows[part], dtype=np.float64))
             scores = gaussian_kernel(values, landmarks, float(self.precision)) @ self.weight + self.bias
             if scores.ndim == 3:
@@ -84,7 +84,7 @@ class KernelClassifier(_Arrays):
 
 @dataclass(frozen=True, eq=False)
 class LinearClassifier(_Arrays):
-    """Logits weightᵀ x + bias over embeddings as they are; parts of images are not looked at."""
+    """Logits weightᵀ x + bias; parts of images are ignored."""
 
     weight: Single
     """D×C."""
@@ -92,14 +92,14 @@ class LinearClassifier(_Arrays):
 
     @classmethod
     def of(cls, probe: Probe) -> LinearClassifier:
-        """The linear classifier that was fitted beside the kernel's."""
+        """The linear classifier that was fitted together with the kernel classifier."""
         if probe.linear is None:
-            raise ConfigError("This probe has no linear classifier. Fit it with linear=True.")
+            raise ConfigError("This probe has no linear classifier. Pass linear=True to fit one.")
         return cls.meaning(*probe.linear.weights(probe.step.factor), probe.linear.calibration)
 
     @classmethod
     def meaning(cls, weight: Double, bias: Double, calibration: Calibration) -> LinearClassifier:
-        """Weights D×C and biases of scores, with what they mean folded in."""
+        """Fold the calibration into weights D×C and biases (C,)."""
         folded = weight * calibration.slope, bias * calibration.slope + calibration.offset
         return cls(*(part.astype(np.float32) for part in folded))
 

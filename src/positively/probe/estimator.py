@@ -1,4 +1,4 @@
-"""The probe with scikit-learn's contract. This file alone imports scikit-learn."""
+"""The probe as a scikit-learn estimator. This is the only file that imports scikit-learn."""
 
 from __future__ import annotations
 
@@ -34,28 +34,29 @@ _BINARY_THRESHOLD = 0.5
 class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Multi-label classifier that learns from positive and unlabeled rows.
 
-    A kernel ridge regression on frozen embeddings, solved in closed form. The penalty is chosen by exact leave-one-out
-    scores, and probabilities are calibrated by them; negatives are used where there are any, and not needed. It is a
-    thin shell over :func:`positively.probe.fit`.
+    A kernel ridge regression on embeddings, solved in closed form. The penalty is chosen with exact leave-one-out
+    scores, which also calibrate the probabilities. Negatives are used if there are any, but are not required.
 
-    ``y`` with two dimensions is N×C label states: +1 positive, 0 unknown, −1 negative; a dense array or a scipy sparse
-    matrix. ``y`` with one dimension has two values: ``classes_[1]`` is positive and the other one unknown.
+    If ``y`` has two dimensions, it holds N×C label states: +1 positive, 0 unknown, −1 negative. It can be a dense array
+    or a scipy sparse matrix. If ``y`` has one dimension, it has two distinct values: ``classes_[1]`` is positive and
+    the other is unknown.
 
     Args:
-        kernel: ``"gaussian"``, or ``"linear"`` for the standardized features themselves.
-        landmarks: Number of rows that the Gaussian kernel compares with.
-        width: The Gaussian kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²), of root-normalized features.
-        penalty: Ridge penalty λ. None chooses it by leave-one-out scores.
-        criterion: What λ is chosen by: ``"pu_average_precision"`` or ``"log_rank"``, both of held-out positives.
-        self_training: Whether a second fit gives unlabeled rows a part of the probability that they are positive.
-            ``"auto"`` does so where it ranks held-out positives higher; a number is the part, and True is one half.
-        unlabeled_includes_positives: Whether 0 is unknown. False takes it for a negative, as other classifiers do.
-        random_state: Seed of landmarks and label folds.
+        kernel: ``"gaussian"``, or ``"linear"`` for a linear model of the standardized features.
+        landmarks: Number of training rows that the Gaussian kernel compares each row with.
+        width: The Gaussian kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²), on root-normalized features.
+        penalty: Ridge penalty λ. If None, it is chosen with leave-one-out scores.
+        criterion: Criterion that chooses λ, computed on the known positives: ``"pu_average_precision"`` or
+            ``"log_rank"``.
+        self_training: Whether a second fit uses the estimated probabilities of the unlabeled rows as targets.
+            ``"auto"`` does so if it ranks held-out positives higher. A number scales the probabilities; True means 0.5.
+        unlabeled_includes_positives: Whether 0 means unknown. If False, 0 is negative, as in other classifiers.
+        random_state: Seed for the choice of landmarks and label folds.
 
     Attributes:
-        classes_: 1-D ``y``: its two values. 2-D ``y``: C×2, 0 and 1 for each column.
-        thresholds_: (C,) probabilities from which on :meth:`predict` gives a tag: the largest expected F1, infinite
-            for a column of which nothing was learned. 1-D ``y``: one half, as scikit-learn has it.
+        classes_: For 1-D ``y``, its two values. For 2-D ``y``, a C×2 array with 0 and 1 for each column.
+        thresholds_: (C,) thresholds on the probability for :meth:`predict`. They maximize the expected F1, and are
+            infinite for a column that was not learned. For 1-D ``y``, the threshold is 0.5.
         penalty_: λ of the fit.
         label_frequency_: (C,) estimated share of the positives that are labeled.
         probe_: The fitted :class:`positively.probe.Probe`.
@@ -107,25 +108,28 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may ask of it: many labels, two classes each."""
+        """Tags for scikit-learn: multi-label, not multi-class."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = False
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn from label states.
+        """Fit the classifier to label states.
 
         Args:
-            X: N×D features, or N×(1+P)×D with those of P parts of each row's image. They are kept, not copied, if they
-                are single precision.
-            y: N×C states +1, 0, −1, dense or sparse; or N values of two classes.
+            X: N×D features such as embeddings, or N×(1+P)×D with the features of P parts of each image. Arrays of
+                float32 are not copied.
+            y: N×C states +1, 0, −1, dense or sparse; or (N,) with two distinct values.
             sample_weight: (N,) weight of each row.
-            groups: (N,) rows of equal value, such as copies, are never scored by one another. ``"auto"`` finds series
-                of near-duplicate photos.
+            groups: (N,) rows with equal values, such as copies of one image, are left out together in leave-one-out
+                scores. ``"auto"`` finds series of near-duplicate images.
 
         Returns:
-            The estimator.
+            The fitted estimator.
+
+        Raises:
+            ValueError: if shapes or values do not fit.
         """
         self._validate_params()
         X = self._features(X, reset=True, y=y)
@@ -135,11 +139,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
                 if self._is_binary and len(np.unique(states[sample_weight > 0])) < 2:
-                    raise InputError("Rows of weight above 0 are of one class; a classifier needs rows of two classes.")
+                    raise InputError("All rows with a weight above 0 have one class; pass rows of two classes.")
             seed = self._seed()
             if isinstance(groups, str):
                 if groups != "auto":
-                    raise InputError(f"Groups are one value for each row, or 'auto', not {groups!r}.")
+                    raise InputError(f"groups must be an array with one value for each row, or 'auto', not {groups!r}.")
                 groups = find_series(WholeImages(X), seed=seed)
             self.probe_ = fit(
                 X,
@@ -163,14 +167,28 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Values:
-        """Logits of the probabilities: N×C, or (N,) after a fit to 1-D ``y``."""
+        """Logits of the probabilities.
+
+        Args:
+            X: Features as in :meth:`fit`.
+
+        Returns:
+            N×C, or (N,) for 1-D ``y``.
+        """
         check_is_fitted(self)
         X = self._features(X)
         with _value_errors():
             return self._shaped(self.probe_.calibration.logits(self.probe_.scores(X)))
 
     def predict_proba(self, X: Any) -> Values:
-        """Probabilities N×C that rows carry each tag; of both classes, N×2, after a fit to 1-D ``y``."""
+        """Probability of each tag.
+
+        Args:
+            X: Features as in :meth:`fit`.
+
+        Returns:
+            N×C, or N×2 (both classes) for 1-D ``y``.
+        """
         check_is_fitted(self)
         X = self._features(X)
         with _value_errors():
@@ -178,7 +196,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.hstack([1 - found, found]) if self._is_binary else found
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Tags by ``thresholds_``: N×C of 0 and 1, or (N,) values of ``classes_`` after a fit to 1-D ``y``."""
+        """Predict tags with ``thresholds_``.
+
+        Args:
+            X: Features as in :meth:`fit`.
+
+        Returns:
+            N×C with values 0 and 1, or (N,) with values of ``classes_`` for 1-D ``y``.
+        """
         found = self.predict_proba(X)
         if self._is_binary:
             return np.asarray(self.classes_[(found[:, 1] > self.thresholds_[0]).astype(np.int64)])
@@ -187,11 +212,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any) -> float:
         """Average precision from positives alone (:func:`positively.metrics.pu_average_precision`).
 
-        Unlike accuracy, it does not count an unlabeled row as a negative.
+        Unlike accuracy, it does not count unlabeled rows as negatives.
 
         Args:
-            X: N×D features of rows that were not fitted.
+            X: Features of rows that were not used in :meth:`fit`.
             y: Their labels, as in :meth:`fit`.
+
+        Returns:
+            A number up to the share of positives that are known; higher is better.
         """
         scores = self.decision_function(X)
         if self._is_binary:
@@ -201,10 +229,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def loo_scores_(self) -> Values:
-        """Logits of the fitted rows, each by labels other than its own.
-
-        They are on the scale of :meth:`decision_function`: what it would say of a new row with the same features.
-        """
+        """Leave-one-out logits of the training rows, on the scale of :meth:`decision_function`."""
         check_is_fitted(self)
         probe = self.probe_
         every = np.arange(probe.labels.shape[1])
@@ -213,9 +238,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def missing_(self) -> Values:
-        """Probabilities that unknown labels of the fitted rows are positives, in the shape of ``y``.
+        """Probability that each unknown label of the training rows is positive, in the shape of ``y``.
 
-        NaN where a label is known. A column sums to the expected number of its missing positives.
+        NaN where a label is known. The sum of a column is the expected number of missing positives.
         """
         check_is_fitted(self)
         probe = self.probe_
@@ -225,13 +250,17 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._shaped(np.where(states == UNKNOWN, found, np.nan))
 
     def update(self, rows: npt.ArrayLike, states: npt.ArrayLike) -> Self:
-        """Change labels of fitted rows, as after a review; takes a product for each column that changed.
+        """Change labels of training rows, for example after a review, without a new fit.
 
-        λ, thresholds and calibration stay: fit again to find them anew.
+        The cost is one matrix product per changed column. λ, thresholds and calibration do not change; call
+        :meth:`fit` to choose them again.
 
         Args:
             rows: (K,) row numbers.
-            states: K×C new states +1, 0, −1 of these rows, or (K,) after a fit to 1-D ``y``.
+            states: K×C new states +1, 0, −1 of these rows, or (K,) for 1-D ``y``.
+
+        Returns:
+            The updated estimator.
         """
         check_is_fitted(self)
         new = np.asarray(states)
@@ -241,14 +270,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _is_binary(self) -> bool:
-        """Whether the fit was to 1-D ``y``."""
+        """Whether ``y`` had one dimension."""
         return bool(self.classes_.ndim == 1)
 
     def _shaped(self, values: Values) -> Values:
         return values[:, 0] if self._is_binary else values
 
     def _features(self, X: Any, reset: bool = False, y: Any = "no_validation") -> npt.NDArray[np.float32]:
-        """Features in single precision; those of parts, N×(1+P)×D, are not known to scikit-learn."""
+        """Validated features in single precision; scikit-learn cannot validate N×(1+P)×D."""
         if len(getattr(X, "shape", np.shape(X) if isinstance(X, list | tuple) else ())) != 3:
             given = {"y": None if y is None else "no_validation"} if reset else {}
             return np.asarray(validate_data(self, X, dtype=np.float32, reset=reset, **given))
@@ -270,16 +299,16 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         values = np.unique(y)
         if len(values) > 2:
             raise InputError(
-                f"Only binary classification is supported. y has {len(values)} classes; pass rows × classes with "
-                "states 1 (positive), 0 (unknown) and -1 (negative)."
+                f"Only binary classification is supported for 1-D y, and y has {len(values)} classes. Pass an array of "
+                "rows × classes with states 1 (positive), 0 (unknown) and -1 (negative)."
             )
         if len(values) < 2:
-            raise InputError("y has one class; a classifier needs rows of two classes.")
+            raise InputError("y has one class; pass rows of two classes.")
         self.classes_ = values
         return self._closed((y == values[1]).astype(np.int8)[:, None])
 
     def _closed(self, states: Any) -> Any:
-        """States without unknown labels, if those are negatives."""
+        """States in which unknown labels are negatives, if that was asked for."""
         if self.unlabeled_includes_positives:
             return states
         dense: States = check_states(states.toarray() if sparse.issparse(states) else states)
@@ -300,7 +329,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def _value_errors() -> Iterator[None]:
-    """Errors as scikit-learn's contract has them."""
+    """Turn our errors into ValueErrors, as scikit-learn's contract requires."""
     try:
         yield
     except InputError:

@@ -1,4 +1,4 @@
-"""Arrays in, a probe out."""
+"""Fit a probe to arrays."""
 
 from __future__ import annotations
 
@@ -40,32 +40,39 @@ def fit(
     linear: bool = False,
     seed: int = 0,
 ) -> Probe:
-    """Learn every class from its known positives, in closed form: no start, no rate, no epochs, nothing held out.
+    """Fit a classifier for every class to embeddings and label states, in closed form.
 
-    Least-squares density-ratio estimation, the squared-loss sibling of the paper's variational loss: with U ⊇ P it is
-    ridge regression of the indicator of the known positives over all images, in a Gaussian kernel with ``landmarks``.
-    λ is the one whose leave-one-out scores rank the known positives highest. Where few positives are known, a soft step
-    follows if it helps: unknown labels then carry the probability that they are missing. Where negatives are known at
-    random about as often as positives, the known labels alone are fitted in the end.
+    There is no learning rate, no epochs and no held-out data. The fit is least-squares density-ratio estimation, the
+    squared-loss counterpart of the paper's variational loss: a ridge regression of the indicator of the known
+    positives on all images, with a Gaussian kernel. The penalty λ is chosen so that leave-one-out scores rank the known
+    positives highest. If few positives are known, a second, soft step follows if it helps; its targets are the
+    probabilities that unknown labels are positive. If negatives are known at random about as often as positives, the
+    last step fits the known labels only.
 
     Args:
-        features: N×D pooled features as they come from a backbone: an array, or something that gives rows asked for.
-            N×(1+P)×D: of each image and of P parts of it; its score is then that of the image plus that of its best
-            part.
-        states: N×C of +1 positive, 0 unknown, −1 negative: array, tensor or scipy sparse matrix.
-        groups: (N,) images of equal value (copies, a series) never vouch for one another.
-        sample_weight: (N,) weight of each image in the fit. Ranks and probabilities count every image of weight above 0
-            once.
-        reviewed: N×C flags of labels that a person gave because of a score: they are not known at random. Numbers
-            between 0 and 1 say how much each rejected pair counts.
-        kernel: ``"linear"`` fits the standardised features themselves, without landmarks.
-        landmarks: How many images the kernel compares with; more than there are means all.
+        features: N×D embeddings: an array, or an object that returns rows by index. With N×(1+P)×D, each image comes
+            with P of its parts, and its score is the score of the image plus the score of its best part.
+        states: N×C label states: +1 positive, 0 unknown, −1 negative. Array, tensor or scipy sparse matrix.
+        groups: (N,) images with equal values (copies, series) are left out together in leave-one-out scores.
+        sample_weight: (N,) weight of each image in the fit. In ranks and probabilities, every image with a weight
+            above 0 counts once.
+        reviewed: N×C flags of labels that were decided because of a score, which are therefore not known at random.
+            Numbers between 0 and 1 are weights of rejected pairs.
+        kernel: ``"gaussian"``, or ``"linear"`` for a linear model of the standardized embeddings, without landmarks.
+        landmarks: Number of images that the kernel compares each image with; at most all of them.
         width: The kernel is exp(−width ‖a−b‖² / mean ‖a−b‖²).
-        penalty: λ, if it is not to be chosen.
-        criterion: What λ is chosen by.
-        step: The last step, if it is not to be chosen.
-        linear: Whether to solve for a plain linear classifier beside the kernel's.
+        penalty: λ; None to choose it.
+        criterion: Criterion that chooses λ.
+        step: The last step; None to choose it.
+        linear: Whether to fit a plain linear classifier too.
         seed: Seed of landmarks and folds.
+
+    Returns:
+        The fitted probe.
+
+    Raises:
+        ConfigError: if shapes do not fit, an embedding is not finite or an option is out of range.
+        LabelError: if the states are not N×C numbers of +1, 0 and −1.
 
     >>> generator = np.random.default_rng(0)
     >>> truth = generator.random((400, 3)) < 0.3
@@ -77,7 +84,7 @@ def fit(
     """
     labels = ProbeLabels(states, reviewed)
     if penalty is not None and not 0 < penalty < np.inf:
-        raise ConfigError(f"A penalty is a number above 0, not {penalty}.")
+        raise ConfigError(f"penalty must be a number above 0, not {penalty}.")
     main, plain = decompose(
         features,
         labels.shape[0],
@@ -104,43 +111,43 @@ def decompose(
     linear: bool = False,
     seed: int = 0,
 ) -> tuple[Ridge, Ridge | None]:
-    """What a fit needs before a label is seen, the kernel's and the plain one's; it serves any number of fits.
+    """Everything of a fit that does not depend on labels, for the kernel and the linear classifier.
 
-    The arguments are those of :func:`fit`; ``rows_of_states`` is what the features must number, if that is known.
+    The arguments are those of :func:`fit`; ``rows_of_states`` is the expected number of rows, if known.
     """
     features = as_rows(features)
     count = len(features)
     if rows_of_states not in (None, count):
-        raise ConfigError(f"There are {count} rows of features and {rows_of_states} of states.")
+        raise ConfigError(f"There are {count} rows of embeddings and {rows_of_states} rows of states.")
     if count < 2:
-        raise ConfigError(f"The closed form needs at least two images, not {count}.")
+        raise ConfigError(f"A probe needs at least two images, not {count}.")
     weights = np.ones(count)
     if sample_weight is not None:
         weights = np.asarray(sample_weight, dtype=np.float64)
         if weights.shape != (count,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-            raise ConfigError(f"Sample weights are {count} numbers, none below 0 and not all 0.")
+            raise ConfigError(f"Sample weights must be {count} numbers of at least 0, with a sum above 0.")
     weights = weights / weights.sum()
     units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
     if units is not None and len(units) != count:
-        raise ConfigError(f"There are {count} rows of features and {len(units)} groups.")
+        raise ConfigError(f"There are {count} rows of embeddings and {len(units)} groups.")
     if landmarks < 1 or not width > 0:
-        raise ConfigError(f"A kernel has a landmark at least and a width above 0, not {landmarks} and {width}.")
+        raise ConfigError(f"A kernel needs at least one landmark and a width above 0, not {landmarks} and {width}.")
     if units is not None and np.bincount(units, weights).max() > 1 - 1e-9:
         raise ConfigError(
-            "All images are copies of one another, or of one group, so that none can be judged by the others."
+            "All images are copies of each other or belong to one group, so leave-one-out scores are impossible."
         )
     order = random_stream("landmarks", seed).permutation(count)
     chosen = np.sort(order[(weights > 0)[order]][:landmarks])
     points = np.asarray(features[chosen], dtype=np.float32)
     if points.ndim not in (2, 3) or (points.ndim == 3 and points.shape[1] < 2):
         raise ConfigError(
-            "The closed form takes pooled features N×D, or N×(1+P)×D with those of parts, not rows of shape "
+            "A probe takes embeddings of shape N×D, or N×(1+P)×D with parts of images, not rows of shape "
             f"{tuple(points.shape[1:])}."
         )
     points = whole(points)
     if not np.isfinite(points).all():
         row = chosen[np.flatnonzero(~np.isfinite(points).all(axis=1))[0]]
-        raise ConfigError(f"The features of row {row} are not finite numbers.")
+        raise ConfigError(f"The embedding of row {row} is not finite (NaN or infinity).")
     images = WholeImages(features)
     plain = Ridge(linear_basis(images, weights), images, weights, units) if linear else None
     if kernel == "linear":

@@ -1,4 +1,4 @@
-"""Label states as the closed form reads them: a block of classes at a time, dense or sparse."""
+"""Label states of a probe, dense or sparse, read in blocks of classes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BLOCK_ENTRIES = 2**27
 
 
 class ProbeLabels:
-    """States N×C that can be changed, and which of them a person reviewed.
+    """Mutable states N×C, and the flags of reviewed pairs.
 
     Args:
-        states: N×C of +1 positive, 0 unknown, −1 negative: an array, a tensor or a scipy sparse matrix.
-        reviewed: N×C flags of pairs that a person judged because of their score; none unless told. Numbers between 0
-            and 1 say how much each rejected pair counts: a no where nobody expected a yes teaches nothing.
+        states: N×C label states: +1 positive, 0 unknown, −1 negative. Array, tensor or scipy sparse matrix.
+        reviewed: N×C flags of pairs that were decided because of their score; none by default. Numbers between 0 and 1
+            are weights of rejected pairs: rejecting a pair with a low score adds little information.
     """
 
     def __init__(self, states: Any, reviewed: Any = None) -> None:
@@ -36,14 +36,16 @@ class ProbeLabels:
             self._states = check_states(states).copy()
         shape = np.shape(self._states)
         if len(shape) != 2 or not min(shape):
-            raise LabelError(f"States are images × classes, one of each at least, not an array of shape {shape}.")
+            raise LabelError(f"States must be images × classes, with at least one image and one class, not {shape}.")
         self.shape: tuple[int, int] = (shape[1], shape[0]) if self._is_sparse else (shape[0], shape[1])
-        # By class: few classes are ever reviewed, and few pairs of them.
+        # By class, because few classes and few of their pairs are reviewed.
         self._reviewed: dict[int, dict[int, float]] = {}
         if reviewed is not None:
             flags = reviewed.toarray() if scipy.sparse.issparse(reviewed) else np.asarray(reviewed)
             if flags.shape != self.shape:
-                raise LabelError(f"Reviewed labels are flags of shape {self.shape}, as the states, not {flags.shape}.")
+                raise LabelError(
+                    f"The reviewed flags must have the shape {self.shape} of the states, not {flags.shape}."
+                )
             rows, classes = np.nonzero(flags)
             weights = flags[rows, classes].astype(np.float64)
             for row, index, weight in zip(rows.tolist(), classes.tolist(), weights.tolist(), strict=True):
@@ -65,7 +67,7 @@ class ProbeLabels:
         return chosen
 
     def reviewed(self, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """N×K weights of reviewed pairs of some classes, 0 of all others."""
+        """N×K weights of the reviewed pairs of some classes; 0 for other pairs."""
         weights = np.zeros((self.shape[0], len(classes)), dtype=np.float32)
         for column, index in enumerate(classes.tolist()):
             marks = self._reviewed.get(index, {})
@@ -77,10 +79,10 @@ class ProbeLabels:
         return targets_of(self.states(classes), self.reviewed(classes))
 
     def change(self, rows: npt.NDArray[np.int64], states: States, reviewed: bool) -> npt.NDArray[np.int64]:
-        """Set states K×C of some rows, the last one of a row that is named twice; returns the classes that changed."""
+        """Set states K×C of some rows and return the changed classes; if a row is given twice, the last one counts."""
         if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
             raise LabelError(
-                f"There are rows 0 to {self.shape[0] - 1}, not {rows[(rows < 0) | (rows >= self.shape[0])][0]}."
+                f"Rows go from 0 to {self.shape[0] - 1}, not {rows[(rows < 0) | (rows >= self.shape[0])][0]}."
             )
         last = {row: place for place, row in enumerate(rows.tolist())}
         rows, states = np.array(list(last), dtype=np.int64), states[list(last.values())]
@@ -97,15 +99,14 @@ class ProbeLabels:
 
 
 def targets_of(states: States, reviewed: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """Targets of the first step: 1 for a known positive, ½ and up to −½ for pairs a person accepted and rejected.
+    """Targets of the first step: 1 for a known positive, ½ for an accepted pair, down to −½ for a rejected pair.
 
-    An unknown label has the target 0, which is its mean over those that are missing and those that are absent; an
-    answer takes it up or down from there. All answers come from where scores are high: at full weight they would
-    outvote the labels known at random.
+    The target 0 of an unknown label stands for the mean of hidden positives and negatives, and a review moves it up or
+    down. Reviewed pairs have high scores, so at full weight they would outweigh the labels that are known at random.
 
     Args:
         states: States of any shape.
-        reviewed: Weights of pairs that a person reviewed, 0 of all others (see :class:`ProbeLabels`).
+        reviewed: Weights of reviewed pairs; 0 for other pairs (see :class:`ProbeLabels`).
     """
     answered = np.where(states == POSITIVE, 0.5, -0.5 * reviewed * (states == NEGATIVE))
     return np.where(reviewed > 0, answered, states == POSITIVE).astype(np.float32)
@@ -114,10 +115,9 @@ def targets_of(states: States, reviewed: npt.NDArray[np.floating]) -> npt.NDArra
 def label_folds(
     states: States, classes: npt.NDArray[np.int64], groups: npt.NDArray[np.int64] | None, folds: int, seed: int
 ) -> npt.NDArray[np.int8]:
-    """Fold of each known label, N×K; −1 where nothing is known. Copies are hidden together.
+    """Fold of each known label, N×K; −1 for unknown labels. Copies are in the same fold.
 
-    The positives of a class are dealt out in turn, and then its negatives, so that folds are even; a class's folds do
-    not depend on the block.
+    Folds are stratified by positives and negatives. The folds of a class do not depend on its block.
     """
     result = np.full(states.shape, -1, dtype=np.int8)
     for column, index in enumerate(classes.tolist()):

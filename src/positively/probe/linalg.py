@@ -1,6 +1,6 @@
-"""The linear algebra of the probe, all of it: whoever wants it on a GPU replaces this file.
+"""All linear algebra of the probe in one file, so that it can be replaced, for example to use a GPU.
 
-Shapes: rows of features X are B×D, coordinates Z are B×R, targets are B×K.
+Shapes: embeddings X are B×D, coordinates Z are B×R, targets are B×K.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Double = npt.NDArray[np.float64]
 
 BLOCK_ROWS = 4096
 _SHORTEST = 1e-12
-# Kernel values are single precision: eigenvalues of the landmarks' kernel below this share of the largest are noise.
+# Eigenvalues of the kernel matrix of the landmarks below this share of the largest are noise.
 _SINGULAR = 1e-6
 
 
 def root_normalize(features: Floats) -> Floats:
-    """Signed square root, then Euclidean norm 1: …×D → …×D, in the precision given.
+    """Signed square root, then Euclidean norm 1: …×D → …×D, in the precision of the input.
 
-    Pooled activations have a few very large entries. Their root makes a product of two images the Bhattacharyya
-    coefficient (for features that are not negative), and no image counts more than another.
+    Pooled activations have a few very large entries, which the root reduces. For non-negative embeddings, the product
+    of two rows is then the Bhattacharyya coefficient.
 
     >>> root_normalize(np.array([[9.0, -16.0, 0.0]])).tolist()
     [[0.6, -0.8, 0.0]]
@@ -40,7 +40,7 @@ def root_normalize(features: Floats) -> Floats:
 
 
 def gaussian_kernel(rows: Floats, landmarks: Floats, precision: float) -> Floats:
-    """exp(−precision · ‖x − l‖²) of every row …×D with every landmark M×D: …×M.
+    """Kernel values exp(−precision · ‖x − l‖²) of rows …×D and landmarks M×D: …×M.
 
     >>> gaussian_kernel(np.array([[0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5).round(4).tolist()
     [[1.0, 0.3679]]
@@ -57,7 +57,7 @@ def gaussian_kernel(rows: Floats, landmarks: Floats, precision: float) -> Floats
 
 
 def eigenvectors(matrix: Double) -> tuple[Double, Double]:
-    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, of which the lower half is read."""
+    """Ascending eigenvalues, and eigenvectors, of a symmetric matrix; only its lower half is read."""
     values, vectors = scipy.linalg.eigh(matrix, driver="evd", check_finite=False)
     return values, vectors
 
@@ -65,13 +65,13 @@ def eigenvectors(matrix: Double) -> tuple[Double, Double]:
 def kernel_eigenvectors(covariance: Double, gram: Double) -> tuple[Double, Double]:
     """Eigenvalues e and vectors V with Vᵀ covariance V = diag(e) and Vᵀ gram V = 1, of two symmetric matrices M×M.
 
-    By the Cholesky factor of ``gram``. Where that is (nearly) singular, as by landmarks that stand there twice, its
-    smallest eigenvalues are left out, so that V has fewer columns.
+    Uses the Cholesky factor of ``gram``. If ``gram`` is (nearly) singular, for example because of duplicate landmarks,
+    its smallest eigenvalues are dropped and V has fewer columns.
     """
     factor, problem = scipy.linalg.lapack.dpotrf(gram, lower=1)
     if not problem and scipy.linalg.lapack.dpocon(factor, np.abs(gram).sum(axis=0).max(), uplo="L")[0] > _SINGULAR:
         whitened = scipy.linalg.lapack.dsygst(covariance, factor, lower=1)[0]
-        # Not in single precision: that takes half the time, but moves scores by 2e-4 of their standard deviation.
+        # Single precision would take half the time but change scores by 2e-4 of their standard deviation.
         values, vectors = eigenvectors(whitened)
         return values, scipy.linalg.solve_triangular(factor, vectors, trans=1, lower=True, check_finite=False)
     values, vectors = eigenvectors(gram)
@@ -82,7 +82,7 @@ def kernel_eigenvectors(covariance: Double, gram: Double) -> tuple[Double, Doubl
 
 
 def weighted_moments(rows: FeatureRows, weights: Double) -> tuple[Double, Double]:
-    """Weighted mean (M,) and covariance M×M of rows N×M, whatever their number."""
+    """Weighted mean (M,) and covariance M×M of rows N×M, computed in blocks."""
     first: Any = 0.0
     second: Any = 0.0
     for part in row_blocks(len(weights)):
@@ -93,12 +93,12 @@ def weighted_moments(rows: FeatureRows, weights: Double) -> tuple[Double, Double
 
 
 def whole(features: Any) -> Any:
-    """Features B×D of the images themselves, where B×(1+P)×D holds those of parts as well."""
+    """Embeddings B×D of whole images, from B×D or from B×(1+P)×D with parts."""
     return features[:, 0] if features.ndim == 3 else features
 
 
 class WholeImages:
-    """Rows N×D of the images themselves, of features that may hold parts as well."""
+    """Rows N×D of whole images, from embeddings with or without parts."""
 
     def __init__(self, features: FeatureRows) -> None:
         self.features = features
@@ -111,7 +111,7 @@ class WholeImages:
 
 
 def as_rows(features: Any) -> FeatureRows:
-    """Lists, tensors and the like as an array; what gives rows when they are asked for stays as it is."""
+    """Convert lists and tensors to an array; other objects that return rows by index stay as they are."""
     if isinstance(features, list | tuple) or hasattr(features, "detach"):
         return np.asarray(features.detach().cpu() if hasattr(features, "detach") else features, dtype=np.float32)
     rows: FeatureRows = features
@@ -119,6 +119,6 @@ def as_rows(features: Any) -> FeatureRows:
 
 
 def row_blocks(rows: int) -> Iterator[slice]:
-    """Consecutive pieces of so many rows, small enough to be held beside everything else."""
+    """Consecutive slices of at most ``BLOCK_ROWS`` rows."""
     for start in range(0, rows, BLOCK_ROWS):
         yield slice(start, min(start + BLOCK_ROWS, rows))

@@ -1,4 +1,4 @@
-"""The closed form: features and label states in; a classifier, out-of-sample scores and probabilities out."""
+"""The probe: a classifier with out-of-sample scores and probabilities, fitted in closed form."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ Classes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
 LOGIT_ASINH_SCALE = 2.0
-"""Standard deviations beyond which scores grow like the logarithm of a probability: probabilities are closer to the
-truth so, above all the high ones."""
-# Images among which held-out positives are ranked to choose λ: more do not change the choice.
+"""Standard deviations beyond which scores grow logarithmically; this makes probabilities more accurate, especially
+high ones."""
+# Images that positives are ranked among to choose λ; more do not change the choice.
 _JUDGED_IMAGES = 20_000
 # Known positives of each class that are ranked among them.
 _JUDGED_POSITIVES = 50
-# Known positives of the median class from which on a soft step has not been seen to help.
+# With more known positives in the median class, a soft step did not help in any experiment.
 _MANY_POSITIVES = 150
 MOST_SCORES = 2**26
-"""Images × classes up to which out-of-sample scores are held, to be read again without being computed again."""
-# How often negatives have to be known, of how often positives are, for a fit to the known labels alone: in the median
-# class, and in each.
+"""Images × classes up to which out-of-sample scores are kept in memory."""
+# Minimum ratio of negative to positive label frequency for a fit to the known labels only: in the median class, and in
+# each class.
 _OFTEN, _SELDOM = 0.5, 0.05
-# How much of the criterion a further step has to gain, as a share: less is chance, and with one tag a photo, or fewer
-# tags the more a photo carries, a soft step that gained less cost 0.2 points of mAP (parts of coco-mini's train).
+# Minimum relative gain of the criterion for a soft step. Smaller gains are noise, and with one tag per image they cost
+# 0.2 points of mAP (parts of the train split of coco-mini).
 _LEAST_GAIN = 0.005
 
 
 class Probe:
-    """What the labels of a table say about its features, in closed form. Made by :func:`positively.probe.fit`.
+    """A classifier on embeddings, fitted in closed form by :func:`positively.probe.fit`.
 
-    Scores are least-squares estimates of P(known | image), with a soft step of more; what counts is their order within
-    a class. Probabilities are P(tag | image).
+    Scores are least-squares estimates of P(known | image); with a soft step they are larger. Only their order within a
+    class matters. Probabilities are P(tag | image).
     """
 
     def __init__(
@@ -90,19 +90,20 @@ class Probe:
 
     @property
     def calibration(self) -> Calibration:
-        """What the scores mean, and how many positives each class has."""
+        """Calibration of the scores, with the estimated number of positives of each class."""
         return self.kernel.calibration
 
     @property
     def loo_scores(self) -> Scores:
-        """Scores N×C of the table's images, each by labels other than its own.
+        """Out-of-sample scores N×C of the table's images.
 
-        Exact leave-one-out after one step; after a soft step, where leave-one-out would leak, by label folds.
+        Exact leave-one-out scores after one step. After a soft step, where leave-one-out would leak, they come from
+        label folds.
         """
         return np.concatenate([self.held_out_scores(classes) for classes in self.labels.blocks(self._arrays)], axis=1)
 
     def held_out_scores(self, classes: Classes) -> Scores:
-        """:attr:`loo_scores` of some classes, for tables that do not fit into memory at once."""
+        """:attr:`loo_scores` of some classes, for tables that do not fit into memory."""
         stale = classes[np.isin(classes, sorted(self._stale))]
         if self.kernel.held_out is None:
             return self._held_out(self.kernel, classes)
@@ -112,9 +113,9 @@ class Probe:
         return self.kernel.held_out[:, classes]
 
     def first_scores(self, classes: Classes) -> Scores:
-        """Leave-one-out scores of some classes after the first step, known positives levelled, whatever follows it.
+        """Leave-one-out scores of some classes after the first step, with known positives rescaled.
 
-        They order unknown labels better than those of a soft step, and ``first`` says what they mean.
+        They rank unknown labels better than the scores of a soft step. ``first`` is their calibration.
         """
         if self.step == ONE_STEP:
             scores = self.held_out_scores(classes)
@@ -124,20 +125,20 @@ class Probe:
         return self._levelled(scores, classes).astype(np.float32)
 
     def set_penalty(self, penalty: float) -> None:
-        """Shrink by this λ, found by other means; what scores mean is then to be found by other means too."""
+        """Set λ; the calibration must then be replaced too."""
         self.kernel.penalty, self.kernel.held_out = penalty, None
 
     def scores(self, features: FeatureRows) -> Scores:
-        """Scores B×C of new images, given by pooled features B×D (B×(1+P)×D with parts, where those were fitted)."""
+        """Scores B×C of new images with embeddings B×D (B×(1+P)×D if the probe was fitted with parts)."""
         return self.scores_at(features, [self.kernel.penalty])[0]
 
     def scores_at(self, features: FeatureRows, penalties: Sequence[float]) -> list[Scores]:
-        """:meth:`scores` by each of some λ; what they have in common, and takes the time, is computed once."""
+        """:meth:`scores` for several λ; the expensive part is computed once."""
         rows, ridge = as_rows(features), self.kernel.ridge
         shape, fitted = np.shape(rows[slice(0, 1)]), np.shape(ridge.features[slice(0, 1)])
         if len(shape) != len(fitted) or shape[-1] != fitted[-1]:
             expected = " × ".join(["images", *("parts" for _ in fitted[2:]), str(fitted[-1])])
-            raise ConfigError(f"New features are an array of {expected}, as those that were learned from.")
+            raise ConfigError(f"Embeddings of new images must be an array of {expected}, as in the fit.")
         solutions = [
             ridge.solution(self.kernel.moments, self.step.factor * one).astype(np.float32) for one in penalties
         ]
@@ -150,30 +151,30 @@ class Probe:
         return found
 
     def probabilities(self, features: FeatureRows) -> npt.NDArray[np.float64]:
-        """Probabilities B×C that new images carry each tag."""
+        """Probabilities B×C of each tag for new images."""
         return self.calibration.probabilities(self.scores(features))
 
     # What is changed.
 
     def update(self, rows: npt.ArrayLike, states: npt.ArrayLike, *, reviewed: bool = True) -> Classes:
-        """Change the labels of some images: one product for each class in which anything changed.
+        """Change the labels of some images, at the cost of one matrix product for each changed class.
 
-        Landmarks, λ, label frequencies and calibration stay: the result is that of a fit with them. :meth:`renew` finds
-        them anew; a class that had too few positives to be learned has no probabilities worth the name before that.
+        Landmarks, λ, label frequencies and calibration do not change; :meth:`renew` estimates them again. Until then, a
+        class that had too few positives has no reliable probabilities.
 
         Args:
             rows: (K,) rows of the table.
             states: K×C new states of these rows.
-            reviewed: Whether the pairs were looked at because of their score, as in a review; such labels are not known
-                at random, and count as that when probabilities are found anew.
+            reviewed: Whether the pairs were selected by their score, as in a review. Such labels are not known at
+                random, which the calibration takes into account.
 
         Returns:
-            The classes in which anything changed.
+            Indices of the changed classes.
         """
         chosen, new = np.atleast_1d(np.asarray(rows, dtype=np.int64)), np.atleast_2d(check_states(states))
         if new.shape != (len(chosen), self.labels.shape[1]):
             raise LabelError(
-                f"New states are rows × classes, here {len(chosen)}×{self.labels.shape[1]}, not {new.shape}."
+                f"New states must be rows × classes, here {len(chosen)}×{self.labels.shape[1]}, not {new.shape}."
             )
         changed = self.labels.change(chosen, new, reviewed)
         if len(changed):
@@ -182,7 +183,7 @@ class Probe:
         return changed
 
     def renew(self) -> None:
-        """Choose λ, one step or two, label frequencies and probabilities by the labels as they are now."""
+        """Choose λ and the number of steps, and calibrate again, with the current labels."""
         for solution in self._solutions():
             solution.moments = np.concatenate(
                 [solution.ridge.moments(self._hard(classes)) for classes in self.labels.blocks()], axis=1
@@ -191,7 +192,7 @@ class Probe:
         self.step = ONE_STEP
         self._calibrate()
         self.first, self.first_summary = self.kernel.calibration, self.kernel.summary
-        """What the scores of the first step mean, and their summary."""
+        """Calibration and summary of the scores of the first step."""
         self._first_moments = self.kernel.moments
         self.step = self._choose_step() if self._asked_step is None else self._asked_step
         if self.step != ONE_STEP:
@@ -207,7 +208,7 @@ class Probe:
         return self.labels.targets(classes)
 
     def _choose_penalty(self, solution: Solution) -> float:
-        """λ by all images, or (large tables) by a sample of them, and some positives of every class."""
+        """Choose λ on all images or, for large tables, on a sample with some positives of every class."""
         if self._asked_penalty is not None:
             return self._asked_penalty
         rows, reference = self._judged()
@@ -228,7 +229,7 @@ class Probe:
         return choose_penalty(held_out, positives, reference, share, criterion=self._criterion)
 
     def _judged(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Rows to judge λ by, and which of them positives are ranked among."""
+        """Rows that choose λ, and flags of those that positives are ranked among."""
         count, groups = self.labels.shape[0], self.kernel.ridge.groups
         counted = self._counted
         if count <= _JUDGED_IMAGES:
@@ -241,13 +242,13 @@ class Probe:
             for column in self._positives(classes).T:
                 positives = np.flatnonzero(column)
                 chosen[positives[np.argsort(order[units[positives]])[:_JUDGED_POSITIVES]]] = True
-        if groups is not None:  # whole groups, or the rest would vouch for what was left out
+        if groups is not None:  # take whole groups, because the rest of a group would leak its labels
             chosen = np.isin(groups, groups[chosen])
         rows = np.flatnonzero(chosen)
         return rows, (reference & counted)[rows]
 
     def _together(self, classes: Classes) -> npt.NDArray[np.int64]:
-        """N×K halves of known positives that are left out together with an image, its own among them."""
+        """N×K number of known positives, in halves, that are left out together with an image, including its own."""
         groups, support = self.kernel.ridge.groups, self._support(classes)
         if groups is None:
             return support
@@ -255,7 +256,7 @@ class Probe:
         return np.asarray(members @ support)[groups]
 
     def _support(self, classes: Classes) -> npt.NDArray[np.int64]:
-        """N×K known positives of images that count, in halves: a reviewed one is half of one."""
+        """N×K known positives of images with a weight, in halves: a reviewed positive counts one half."""
         halves = (2 * self.labels.targets(classes)).clip(0).astype(np.int64)
         return halves * self._counted[:, None]
 
@@ -264,12 +265,12 @@ class Probe:
         return np.concatenate([self._positives(classes).sum(axis=0) for classes in self.labels.blocks()])
 
     def _positives(self, classes: Classes) -> npt.NDArray[np.bool_]:
-        """N×K known positives of images that count."""
+        """N×K flags of the known positives of images with a weight."""
         known: npt.NDArray[np.bool_] = self.labels.states(classes) == POSITIVE
         return known & self._counted[:, None]
 
     def _solve(self, classes: Classes, first: bool = True) -> None:
-        """Fit the last step's targets of some classes."""
+        """Fit the targets of the last step for some classes."""
         for block in self.labels.blocks(self._arrays, classes):
             hard = self._hard(block)
             if first:
@@ -282,25 +283,25 @@ class Probe:
                 )
 
     def _targets(self, classes: Classes, hard: Scores, step: SelfTraining) -> Scores:
-        """N×K targets of a step, of which ``hard`` are those of the first."""
+        """N×K targets of a step; ``hard`` are the targets of the first step."""
         if step.imputes:
             penalty = step.factor * self.kernel.penalty
             return impute(self.kernel.ridge, penalty, self.labels.states(classes))
         return hard + np.float32(step.strength) * self._soft(classes, hard) if step.strength else hard
 
     def _soft(self, classes: Classes, hard: Scores) -> Scores:
-        """Q of the unknown labels, by what the first step's scores mean."""
+        """Probability q of the unknown labels, from the calibrated scores of the first step."""
         ridge = self.kernel.ridge
         scores = ridge.held_out_scores(self._first_moments[:, classes], hard, self.kernel.penalty)
         return soft_part(self.first.select(classes), scores, self.labels.states(classes))
 
     @property
     def _arrays(self) -> int:
-        """Arrays N×K that are needed at once: a soft step and its folds take more of them."""
+        """Number of N×K arrays in memory at once; a soft step and its folds need more."""
         return 1 if self.step == ONE_STEP else 12
 
     def _choose_step(self) -> SelfTraining:
-        """One step or two, by the average precision of positives that neither step saw."""
+        """Choose one step or two by the average precision of held-out positives."""
         counts = self._counts()
         unknown = np.concatenate(
             [(self.labels.states(classes)[self._counted] == UNKNOWN).mean(axis=0) for classes in self.labels.blocks()]
@@ -325,9 +326,9 @@ class Probe:
         return steps[best]
 
     def _knows_negatives(self, counts: npt.NDArray[np.int64]) -> bool:
-        """Whether negatives are known about as often as positives: what is unknown then says nothing.
+        """Whether negatives are known about as often as positives, so that unknown labels carry no information.
 
-        So it has to be in the median class, and no class that can be learned may have next to none.
+        This must hold in the median class, and every class that can be learned needs some negatives.
         """
         often = (self.first.negative_frequency / self.first.label_frequency)[counts >= FEWEST_POSITIVES]
         return bool(len(often) and np.median(often) >= _OFTEN and often.min() >= _SELDOM)
@@ -348,7 +349,7 @@ class Probe:
         return solution.ridge.held_out_scores(solution.moments[:, classes], self._hard(classes), solution.penalty)
 
     def _calibrate(self) -> None:
-        """Find what the scores of the current step mean, by out-of-sample scores."""
+        """Calibrate the scores of the current step with out-of-sample scores."""
         self._stale: set[int] = set()
         is_small = np.prod(self.labels.shape) <= MOST_SCORES
         for solution in self._solutions():
@@ -360,24 +361,24 @@ class Probe:
                     held_out.append(scores)
             solution.held_out = np.concatenate(held_out, axis=1) if held_out else None
             solution.summary = join(parts)
-            # A plain layer has straight logits; the kernel's head bends them.
+            # The linear classifier has linear logits; the kernel classifier applies asinh.
             asinh_scale = LOGIT_ASINH_SCALE if solution is self.kernel else np.inf
             solution.calibration = calibrate_summary(solution.summary, asinh_scale=asinh_scale)
 
     def _summary(self, scores: Scores, classes: Classes, is_levelled: bool = True) -> Summary:
-        """Out-of-sample scores of the images that count."""
+        """Summary of the out-of-sample scores of images with a weight."""
         states = self.labels.states(classes)
         values = scores if is_levelled else self._levelled(scores, classes)
         counted, reviewed = self._counted, self.labels.reviewed(classes)
         return summarize(values[counted], states[counted], reviewed[counted] > 0, leave_one_out=False)
 
     def _levelled(self, scores: Scores, classes: Classes) -> npt.NDArray[np.float64]:
-        """Leave-one-out scores with known positives where hidden ones of the same looks would stand."""
+        """Leave-one-out scores with known positives rescaled to the level of hidden ones."""
         known = self._support(classes).sum(axis=0)
         return rescale_loo(scores, self.labels.states(classes), known, self._together(classes))
 
     @property
     def _counted(self) -> npt.NDArray[np.bool_]:
-        """Images of any weight."""
+        """Flags of the images with a weight above 0."""
         counted: npt.NDArray[np.bool_] = self.kernel.ridge.weights > 0
         return counted

@@ -1,4 +1,4 @@
-"""Ridge regression of any targets on one basis, with exact scores of what was left out."""
+"""Ridge regression of any targets on one basis, with exact leave-one-out scores."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _GROUP_ENTRIES = 2**25
 class Ridge:
     """min_w Σ_i s_i (t_i − b − wᵀz_i)² + λ‖w‖² for any number of targets t, with weights s that sum to 1.
 
-    In the basis, w_j = Σ_i s_i z_ij t_i / (e_j + λ) and b = Σ_i s_i t_i: one product with the coordinates serves every
-    λ.
+    In the basis, w_j = Σ_i s_i z_ij t_i / (e_j + λ) and b = Σ_i s_i t_i, so one product with the coordinates gives the
+    solution for every λ.
 
-    An image may come with parts (windows of it): N×(1+P)×D features, the whole image first. What is fitted is the whole
-    alone; an image's score is then that of the whole plus that of its best part, f(x_i) + max_p f(x_ip), so that a
-    small thing counts that the mean over the image hides.
+    An image may come with parts (windows): N×(1+P)×D embeddings, the whole image first. Only whole images are fitted.
+    The score of an image is then that of the whole plus that of its best part, f(x_i) + max_p f(x_ip), which helps
+    with small objects that the mean over the image hides.
 
     Args:
-        basis: From :func:`kernel_basis` or :func:`linear_basis`, of the same features and weights.
-        features: N×D pooled features, or N×(1+P)×D with parts.
+        basis: From :func:`kernel_basis` or :func:`linear_basis`, with the same embeddings and weights.
+        features: N×D embeddings, or N×(1+P)×D with parts.
         weights: (N,) sample weights that sum to 1.
-        groups: (N,) group of each image, counted from 0; images of a group never vouch for one another. None: every
-            image is a group of its own.
-        embedded: The whole images after the basis's embedding, where that was computed already.
+        groups: (N,) group of each image, counted from 0; images of a group are left out together. If None, every image
+            is its own group.
+        embedded: Whole images after ``basis.embed``, if computed already.
     """
 
     def __init__(
@@ -62,30 +62,30 @@ class Ridge:
 
     @property
     def is_small(self) -> bool:
-        """Whether the coordinates of all images would fit into memory, so that many passes over them cost little."""
+        """Whether the coordinates of all images fit into memory, so that many passes over them are cheap."""
         return 4 * len(self.weights) * len(self.basis.eigenvalues) <= IN_MEMORY_BYTES
 
     def part(self, rows: Rows) -> Ridge:
-        """The same regression, to score some rows of the table with."""
+        """The same regression, restricted to some rows of the table."""
         groups = None if self.groups is None else self.groups[rows]
         return Ridge(self.basis, self.features[rows], self.weights[rows], groups)
 
     def _blocks(self) -> Iterator[tuple[slice, Single]]:
-        """Rows with the coordinates of the whole images B×R."""
+        """Yield slices of rows with the coordinates B×R of whole images."""
         for part in row_blocks(len(self.weights)):
             yield part, self._whole(part) if self._cached is None else whole(self._cached[part])
 
     def _all_blocks(self) -> Iterator[tuple[slice, Single]]:
-        """Rows with all their coordinates: B×R, or B×(1+P)×R with parts."""
+        """Yield slices of rows with all coordinates: B×R, or B×(1+P)×R with parts."""
         for part in row_blocks(len(self.weights)):
             yield part, self.basis.coordinates(self.features[part]) if self._cached is None else self._cached[part]
 
     def _whole(self, rows: Any) -> Single:
-        """Coordinates of whole images that are not held; nothing is computed for their parts."""
+        """Coordinates of whole images that are not cached, without computing those of their parts."""
         return self.basis.coordinates(WholeImages(self.features)[rows])
 
     def moments(self, targets: Floats) -> Double:
-        """Σ_i s_i z_i t_i and, in the last row, Σ_i s_i t_i: (R+1)×K of targets N×K, double precision."""
+        """Σ_i s_i z_i t_i and, in the last row, Σ_i s_i t_i: (R+1)×K for targets N×K, in double precision."""
         total = np.zeros((len(self.basis.eigenvalues) + 1, targets.shape[1]))
         for part, coordinates in self._blocks():
             weighted = targets[part].astype(np.float32) * self.weights[part, None].astype(np.float32)
@@ -100,7 +100,7 @@ class Ridge:
         return solved
 
     def scores(self, moments: Double, penalty: float) -> Single:
-        """Fits of all (whole) images, N×K."""
+        """Fitted values of all whole images, N×K."""
         solved = self.solution(moments, penalty).astype(np.float32)
         result = np.empty((len(self.weights), solved.shape[1]), dtype=np.float32)
         for part, coordinates in self._blocks():
@@ -113,16 +113,15 @@ class Ridge:
         return alone + self._best_parts(moments, penalty, targets - alone) if self.has_parts else alone
 
     def _best_parts(self, moments: Double, penalty: float, residuals: Floats) -> Single:
-        """Score of each image's best part (N×K) by the fit to all others.
+        """Leave-one-out score of each image's best part, N×K.
 
-        Without a group G of images, the fit at any place x is f(x) − Σ_{i∈G} g_i(x) r_i, where r are the residuals
-        t − f₋G of the images left out and g_i(x) = s_i (1 + Σ_j z_j(x) z_ij / (e_j + λ)) is how the label of i moves
-        f(x).
+        Without a group G of images, the fit at any x is f(x) − Σ_{i∈G} g_i(x) r_i, where r = t − f₋G are the residuals
+        of the left-out images and g_i(x) = s_i (1 + Σ_j z_j(x) z_ij / (e_j + λ)) is the influence of label i on f(x).
 
         Args:
-            moments: Of the targets.
+            moments: Moments of the targets.
             penalty: λ.
-            residuals: N×K, targets minus scores of the whole images by the fit to all others.
+            residuals: N×K targets minus leave-one-out scores of the whole images.
         """
         solved = self.solution(moments, penalty).astype(np.float32)
         scale = (1 / (self.basis.eigenvalues + penalty)).astype(np.float32)
@@ -146,24 +145,24 @@ class Ridge:
         return result
 
     def left_out(self, penalty: float) -> LeftOut:
-        """What turns fits into scores of images left out: the same for every class and every change of labels."""
+        """The map from fits to leave-one-out scores, which does not depend on classes or labels."""
         hats = (self._hat(members, penalty) for sized in self._group_rows for members in self._split(sized))
         return LeftOut(self.leverage(penalty), hats)
 
     def target_moments(self, rows: Rows, targets: Floats) -> Double:
-        """:meth:`moments` (R+1) of one class whose targets are 0 everywhere but in a few rows."""
+        """:meth:`moments` (R+1,) of one class whose targets are 0 except in a few rows."""
         weighted = targets.astype(np.float32) * self.weights[rows].astype(np.float32)
         return np.append(self.coordinates(rows).T @ weighted, weighted.sum()).astype(np.float64)
 
     def leverage(self, penalty: float) -> Single:
-        """h_i of all images, (N,)."""
+        """Leverages h_i of all images, (N,)."""
         if penalty not in self._leverages:
             own = self._lengths(1 / (self.basis.eigenvalues + penalty))
             self._leverages[penalty] = (1 + own) * self.weights.astype(np.float32)
         return self._leverages[penalty]
 
     def influence(self, penalty: float) -> Single:
-        """How far the target of each image moves the fits of all, (N,): Σ_j s_j (∂f_j / ∂t_i)²."""
+        """Influence of the target of each image on all fits, (N,): Σ_j s_j (∂f_j / ∂t_i)²."""
         moved = self._lengths(self.basis.eigenvalues / np.square(self.basis.eigenvalues + penalty))
         return (1 + moved) * np.square(self.weights.astype(np.float32))
 
@@ -175,7 +174,7 @@ class Ridge:
         return result
 
     def coordinates(self, rows: Rows) -> Single:
-        """Coordinates of any (whole) images of the table."""
+        """Coordinates of some whole images of the table."""
         found: Single = self._whole(rows) if self._cached is None else whole(self._cached[rows])
         return found
 
@@ -183,34 +182,34 @@ class Ridge:
         return self.basis.coordinates(self.features[rows]) if self._cached is None else self._cached[rows]
 
     def _split(self, members: Rows) -> list[Rows]:
-        """Groups of one size, as many at a time as their coordinates fit into memory."""
+        """Split groups of one size so that the coordinates of each piece fit into memory."""
         entries = members.shape[1] * len(self.basis.eigenvalues) * math.prod(self.features[slice(0, 1)].shape[1:-1])
         size = max(_GROUP_ENTRIES // entries, 1)
         return [members[start : start + size] for start in range(0, len(members), size)]
 
     def _hat(self, members: Rows, penalty: float) -> tuple[Rows, Double]:
-        """Groups of one size, members G×S, and how each image's label moves the fits of its group, G×S×S."""
+        """Groups of one size, members G×S, and their blocks of the hat matrix, G×S×S."""
         coordinates = self.coordinates(members.reshape(-1)).astype(np.float64).reshape(*members.shape, -1)
         hat = coordinates / (self.basis.eigenvalues + penalty) @ coordinates.swapaxes(1, 2) + 1
         return members, hat * self.weights[members][:, None, :]
 
 
 class LeftOut:
-    """Fits and targets → score of each image by the fit to all others.
+    """Map fits and targets to leave-one-out scores.
 
     (f_i − h_i t_i) / (1 − h_i) with the leverage h_i = s_i (1 + Σ_j z_ij² / (e_j + λ)); for a group G that is left out
     together, (I − H_GG)⁻¹ (f_G − H_GG t_G).
 
     Args:
         leverage: (N,), from :meth:`Ridge.leverage`.
-        hats: Groups of one size and their part of the hat matrix. They are gone through once, unless it is a list.
+        hats: Groups of one size and their blocks of the hat matrix; iterated once unless it is a list.
     """
 
     def __init__(self, leverage: Single, hats: Iterable[tuple[Rows, Double]]) -> None:
         self._leverage, self._hats = leverage, hats
 
     def hold(self) -> LeftOut:
-        """The same with everything in memory, to be used more than once."""
+        """The same map with everything in memory, for repeated use."""
         return LeftOut(self._leverage, list(self._hats))
 
     def __call__(self, fits: Single, targets: Floats) -> Single:

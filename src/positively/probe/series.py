@@ -1,4 +1,4 @@
-"""Photos of one series, such as a burst or an edited copy: so alike that one of them would vouch for the others."""
+"""Find series of near-duplicate images, such as bursts and edited copies, which must be left out together."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from positively.randomness import random_stream
 
 Groups = npt.NDArray[np.int64]
 
-# Of the squared distance at which the nearest other photo would lie, were there no series: where all photos are alike
-# (coins, X-rays), only what is much more alike is a series. With EfficientNet-Lite0, photos of COCO that were
-# compressed again, cropped by a twentieth, brightened or mirrored stay within it; of 10,000 others two do.
+# Images are a series below this share of the squared distance at which the nearest other image would be without any
+# series. It is relative because in some tables (coins, X-rays) all images are similar. With EfficientNet-Lite0, images
+# of COCO that were compressed again, cropped by 5 %, brightened or mirrored stay below it; of 10,000 others, two do.
 NEAR, QUANTILE = 0.25, 0.75
-# More photos than this that are all alike are a kind of thing, not a series.
+# More similar images than this show the same kind of object and are not a series.
 LARGEST_SERIES = 20
-# Every photo is compared with every other, which takes seconds up to here.
+# Every image is compared with every other, which takes seconds up to this number.
 MOST_IMAGES = 2**15
-# Distances in a random projection to so many dimensions are off by a tenth; what is near there is measured.
+# Distances in a random projection to this many dimensions have an error of a tenth; pairs near there are measured.
 _DIMENSIONS, _ALLOWANCE = 128, 2.0
-# Photos, about, by which it is found how near others lie.
+# Approximate number of images used to estimate the typical distance.
 _JUDGED = 2000
 
 
 def find_series(features: FeatureRows, groups: Groups | None = None, seed: int = 0) -> Groups | None:
-    """Group of each photo: those of one series, and those of ``groups``, have the same number.
+    """Group of each image: images of one series, and images of one of the given groups, have the same number.
 
     Args:
-        features: N×D pooled features.
-        groups: (N,) what belongs together anyway, such as copies of one file.
+        features: N×D embeddings.
+        groups: (N,) groups that are known already, such as copies of one file.
         seed: Seed of the projection.
 
     Returns:
-        (N,) numbers, or None if every photo is by itself. Of more than 32,768 photos, ``groups`` as it is.
+        (N,) numbers, or None if every image is its own group. With more than 32,768 images, ``groups`` unchanged.
 
     >>> photos = np.random.default_rng(0).random((100, 64)).astype(np.float32)
     >>> photos[7] = photos[3] * 1.001
@@ -45,7 +45,7 @@ def find_series(features: FeatureRows, groups: Groups | None = None, seed: int =
     """
     features = as_rows(features)
     count = len(features)
-    # Copies are compared once: of a thousand blank scans every pair would be near.
+    # Compare copies once: with a thousand blank scans, every pair would be near.
     first_of = np.arange(count) if groups is None else np.unique(groups, return_index=True)[1]
     if len(first_of) > MOST_IMAGES or len(first_of) < 2:
         return groups
@@ -71,14 +71,14 @@ def find_series(features: FeatureRows, groups: Groups | None = None, seed: int =
 
 
 def _nearest(points: Single) -> float:
-    """Squared distance to the nearest other photo, for three in four not farther, as it would be without series.
+    """Estimate the squared distance to the nearest other image (third quartile) as if there were no series.
 
-    Told by the k-th and the 2k-th nearest, k being more than a series has photos: in d dimensions the squared distance
-    of the k-th grows like k^(2/d), so that the first lies at s_k · (s_k / s_2k)^(log₂ k).
+    Extrapolated from the k-th and the 2k-th neighbor, where k is larger than a series: in d dimensions the squared
+    distance of the k-th neighbor grows like k^(2/d), so that of the first is s_k · (s_k / s_2k)^(log₂ k).
     """
     rows = np.arange(0, len(points), max(len(points) // _JUDGED, 1))
     distances = _squared(points[rows], points)
-    distances[np.arange(len(rows)), rows] = -np.inf  # the photo itself comes first
+    distances[np.arange(len(rows)), rows] = -np.inf  # the image itself comes first
     k = max(min(LARGEST_SERIES + 1, (len(points) - 1) // 2), 1)
     places = [k, min(2 * k, len(points) - 1)]
     ordered = np.maximum(np.partition(distances, places, axis=1)[:, places], 1e-12)
@@ -87,9 +87,9 @@ def _nearest(points: Single) -> float:
 
 
 def _near(points: Single, rows: slice, limit: float) -> tuple[Groups, Groups]:
-    """Pairs of one of some rows and another whose squared distance is below the limit.
+    """Pairs of these rows and any others whose squared distance is below the limit.
 
-    A photo with many more such neighbours than a series has photos is of a kind, and looks for none.
+    An image with many more neighbors than a series can have gets no pairs.
     """
     close = _squared(points[rows], points) < limit
     close[np.arange(len(close)), np.arange(rows.start, rows.stop)] = False

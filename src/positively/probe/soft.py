@@ -1,8 +1,9 @@
-"""The second step: unknown labels carry the probability that they are missing positives, or what the fit says of them.
+"""The second step of a probe, in which unknown labels have soft targets.
 
-Its scores leak: the label of an image raises its neighbours' targets, which then vouch for the image, so that
-leave-one-out no longer hides it. What is chosen or read off is therefore based on label folds: the known labels of a
-fold are set to unknown, both steps are done without them, and they are scored.
+The targets are the probabilities that unknown labels are positive, or the fitted values themselves. Leave-one-out
+scores of this step would leak, because the label of an image raises the targets of its neighbors. Out-of-sample scores
+therefore come from label folds: the known labels of a fold are set to unknown, both steps are done without them, and
+the fold is scored.
 """
 
 from __future__ import annotations
@@ -20,42 +21,45 @@ from positively.probe.linalg import Double, Single
 from positively.probe.ridge import Ridge
 
 FOLDS = 5
-# Fits of a filled step. Parts of train, two masks: after seven mAP is 0.1 below that after twenty on COCO, and at 10 %
-# known on VOC 0.4 to 0.9 below.
+# Rounds of an imputing step. On parts of train with two masks, mAP after seven rounds is 0.1 lower than after twenty on
+# COCO, and 0.4 to 0.9 lower on VOC at 10 % known.
 _ROUNDS = 8
 
 
 @dataclass(frozen=True)
 class SelfTraining:
-    """The last fit: targets are 1 for known positives and ``strength`` · q for unknown labels, λ is ``factor`` · λ."""
+    """Settings of the last fit.
+
+    Targets are 1 for known positives and ``strength`` · q for unknown labels; λ is multiplied by ``factor``.
+    """
 
     strength: float
     factor: float = 10**-0.5
     imputes: bool = False
-    """Unknown labels carry what the fit itself says of them in place of q: it is then a fit to the known labels."""
+    """Whether targets of unknown labels are the fitted values instead of q, which fits the known labels only."""
 
     @property
     def fold_factor(self) -> float:
-        """The same in a label fold, which leaves fewer labels to weigh λ against."""
+        """``factor`` in a label fold, which has fewer labels."""
         return self.factor * (1 - 1 / FOLDS if self.imputes else 1.0)
 
 
 ONE_STEP = SelfTraining(0.0, 1.0)
 SOFT_STEPS = (SelfTraining(0.25), SelfTraining(0.5))
-"""What a soft step may be. Full strength gains little more where soft targets help, and loses where they do not."""
+"""Candidates for the soft step. Full strength gains little where soft targets help, and loses where they do not."""
 
 
 def imputing_step(share: float) -> SelfTraining:
-    """A fit to the known labels, so large a share of all; λ goes with it, for there is less to weigh it against."""
+    """A fit to the known labels only, which are this share of all labels; λ is scaled accordingly."""
     return SelfTraining(0.0, share / 2, imputes=True)
 
 
 def impute(ridge: Ridge, penalty: float, states: States) -> Single:
-    """Targets N×K of a fit to the known labels: 1, 0, and of an unknown label what the fit itself says of it.
+    """Targets N×K of a fit to the known labels only: 1, 0, and the fitted value for an unknown label.
 
-    Least squares over the known labels alone, which differ from class to class, would take a decomposition for each.
-    But a target equal to its fit pulls at nothing: the minimum of Σ_known (t − f)² + λN‖w‖² is the fixed point of
-    t = f where unknown, and a round takes two products. A class without known negatives keeps its targets of 0.
+    Least squares on the known labels, which differ between classes, would need one decomposition per class. However, a
+    target that equals its fit has no effect: the minimum of Σ_known (t − f)² + λN‖w‖² is the fixed point of t = f for
+    unknown labels, and one round takes two products. Classes without known negatives keep targets of 0.
 
     Args:
         ridge: The kernel's regression.
@@ -66,7 +70,7 @@ def impute(ridge: Ridge, penalty: float, states: States) -> Single:
     known = (states != UNKNOWN) | ~has_negatives
     targets: Single = (states == POSITIVE).astype(np.float32)
     hard = targets
-    # The first fit takes what is unknown for absent.
+    # In the first fit, unknown labels are negatives.
     level = np.maximum((ridge.weights[:, None] * known).sum(axis=0).astype(np.float32), np.float32(1e-3))
     for _ in range(_ROUNDS):
         targets = np.where(known, hard, ridge.scores(ridge.moments(targets), penalty) / level).astype(np.float32)
@@ -75,23 +79,23 @@ def impute(ridge: Ridge, penalty: float, states: States) -> Single:
 
 
 def soft_part(calibration: Calibration, scores: Single, states: States) -> Single:
-    """Return q = P(positive | image, unknown) where the label is unknown, else 0: N×K."""
+    """N×K probabilities q = P(positive | image, unknown) of unknown labels; 0 for known labels."""
     targets = calibration.soft_targets(scores, states)
     return np.where(states == UNKNOWN, targets, 0.0).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Fold:
-    """What one label fold leaves to learn from, in a block of classes."""
+    """Targets without the labels of one fold, for a block of classes."""
 
     ridge: Ridge
-    """The kernel's regression, by which targets were found."""
+    """The kernel regression that the targets come from."""
     hidden: npt.NDArray[np.bool_]
     """Known labels of this fold."""
     fits: tuple[tuple[Single, Double], ...]
-    """Targets of each step, by the labels of the other folds, and their moments in that regression's basis."""
+    """Targets of each step from the labels of the other folds, and their moments in the basis of ``ridge``."""
     first: Single | None
-    """Its leave-one-out scores after one step, where the targets took them."""
+    """Leave-one-out scores after one step, if they were computed."""
 
 
 def soft_folds(
@@ -105,18 +109,18 @@ def soft_folds(
     seed: int,
     steps: Sequence[SelfTraining],
 ) -> Iterator[Fold]:
-    """The first step, done again without the labels of each fold in turn, and the targets that follow from it.
+    """Repeat the first step without the labels of each fold, and yield the targets of the second step.
 
     Args:
-        ridge: The kernel's regression.
+        ridge: The kernel regression.
         penalty: Its λ.
-        calibration: Of the first step's scores, for these classes.
+        calibration: Calibration of the first step's scores, for these classes.
         states: States N×K of these classes.
-        reviewed: Weights of those that a person gave because of a score.
-        classes: Their indices.
-        groups: Images that must not vouch for one another.
+        reviewed: Weights of the reviewed pairs.
+        classes: Indices of these classes.
+        groups: (N,) groups of images that are left out together.
         seed: Seed of the folds.
-        steps: What is to be compared.
+        steps: The steps to compare.
     """
     fold_of = label_folds(states, classes, groups, FOLDS, seed)
     for fold in range(FOLDS):
@@ -128,7 +132,7 @@ def soft_folds(
         if any(step.strength for step in steps):
             share, absent = (_share_left(seen, states, sign) for sign in (POSITIVE, NEGATIVE))
             first = ridge.held_out_scores(moments, hard, penalty)
-            # Fewer known positives: lower scores, and fewer of the positives are known.
+            # With fewer known positives, scores and label frequencies are lower.
             frequency, negative = calibration.label_frequency * share, calibration.negative_frequency * absent
             fewer = replace(calibration, label_frequency=frequency, negative_frequency=negative)
             soft = soft_part(fewer, np.asarray(first / share.astype(np.float32), np.float32), seen)
@@ -144,14 +148,14 @@ def soft_folds(
 
 
 def _share_left(seen: States, states: States, sign: int) -> npt.NDArray[np.float64]:
-    """(K,) share of the known labels of one sign that a fold leaves."""
+    """(K,) share of the known labels of one sign outside of a fold."""
     return np.asarray(np.maximum((seen == sign).sum(axis=0) / np.maximum((states == sign).sum(axis=0), 1), 1e-3))
 
 
 def level_of(targets: Single, weights: Double, step: SelfTraining) -> Double:
-    """How high scores of each class stand, (K,): the mean of its targets.
+    """Level of the scores of each class, (K,): the mean of its targets.
 
-    Rejected pairs, below 0, do not count; filled targets scatter around 0 where a tag is absent, and all of them do.
+    Targets of rejected pairs, which are below 0, are left out. Imputed targets scatter around 0, and all of them count.
     """
     return np.asarray((weights[:, None] * (targets if step.imputes else np.maximum(targets, 0))).sum(axis=0))
 
@@ -159,14 +163,14 @@ def level_of(targets: Single, weights: Double, step: SelfTraining) -> Double:
 def fold_scores(
     ridge: Ridge, penalty: float, folds: Iterator[Fold], means: Sequence[Double], steps: Sequence[SelfTraining]
 ) -> list[Single]:
-    """Scores N×K after each of these steps: of a known label by the fold that hides it, of all else their mean.
+    """Scores N×K after each step: of a known label by the fold that hides it, otherwise the mean over folds.
 
     Args:
-        ridge: The regression that is fitted to the folds' targets.
+        ridge: The regression to fit to the targets of the folds.
         penalty: λ of its first step.
         folds: From :func:`soft_folds`.
-        means: (K,) for each step, their level when nothing is hidden: scores are brought to it.
-        steps: What is compared.
+        means: For each step, the (K,) level of the targets when nothing is hidden; scores are rescaled to it.
+        steps: The steps to compare.
     """
     blank = [np.zeros((), dtype=np.float32)] * len(steps)
     means_of_folds, own, known = list(blank), list(blank), np.zeros((), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""One regression's part of a probe."""
+"""The fitted part of one regression of a probe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from positively.probe.ridge import Ridge
 
 
 class Solution:
-    """How much it shrinks, what it found, what its scores mean."""
+    """Penalty, solution and calibration of one regression."""
 
     def __init__(self, ridge: Ridge) -> None:
         self.ridge = ridge

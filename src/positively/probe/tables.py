@@ -1,4 +1,4 @@
-"""A label table and embeddings of its images → a probe: what every verb does with a frozen backbone."""
+"""Fit a probe to a label table and the embeddings of its images."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ METHOD = "closed-form"
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """What can be fixed in place of being found."""
+    """Options of the probe that are otherwise chosen automatically."""
 
     width: Positive = WIDTH
     """The kernel is exp(−width · squared distance / mean squared distance)."""
     negatives: bool = True
-    """Use known negatives, where there are any; positives alone do without."""
+    """Use known negatives, if there are any."""
     soft: Annotated[float, Range(minimum=0, maximum=1)] | None = None
-    """Share of their probability that unknown labels carry in the second step; 0 is one step, none is chosen."""
+    """Weight of the probabilities of unknown labels in the second step; 0 skips that step; by default, it is chosen."""
 
 
 def fit_table(
@@ -44,15 +44,15 @@ def fit_table(
     landmarks: int = LANDMARKS,
     linear: bool = False,
 ) -> Probe:
-    """Fit a probe to a table with content hashes; copies and series are scored without each other.
+    """Fit a probe to a table with content hashes; copies and series are left out together.
 
     Args:
-        table: Images and what is known of them.
-        features: N×D embeddings, or N×(1+P)×D with those of parts.
-        options: What is not to be found.
+        table: Images and label states.
+        features: N×D embeddings, or N×(1+P)×D with parts.
+        options: Options that are not chosen automatically.
         seed: Seed of landmarks and label folds.
-        landmarks: Images the kernel compares with.
-        linear: Fit a plain linear classifier as well.
+        landmarks: Number of images that the kernel compares each image with.
+        linear: Whether to fit a plain linear classifier too.
     """
     options = options or ProbeOptions()
     table = table if options.negatives else table.positives_only()
@@ -69,13 +69,13 @@ def fit_table(
 
 
 def calibrated_heads(probe: Probe) -> dict[str, CalibratedScores]:
-    """What the scores of the kernel classifier and of the linear one mean, by name."""
+    """Calibrated scores of the kernel classifier and of the linear one, by name."""
     parts = {"kernel": probe.kernel} | ({} if probe.linear is None else {"linear": probe.linear})
     return {name: CalibratedScores(part.calibration, part.summary) for name, part in parts.items()}
 
 
 def first_out_of_sample(probe: Probe) -> OutOfSample | None:
-    """Leave-one-out scores of the first step, which order what is missing best; None for a very large table."""
+    """Leave-one-out scores of the first step, which rank missing tags best; None for a very large table."""
     if np.prod(probe.labels.shape) > MOST_SCORES:
         return None
     scores = probe.first_scores(np.arange(probe.labels.shape[1]))
@@ -83,7 +83,7 @@ def first_out_of_sample(probe: Probe) -> OutOfSample | None:
 
 
 def fit_measures(probe: Probe) -> dict[str, float]:
-    """How high known tags rank by scores that did not see them, and what the fit chose."""
+    """Rank of the known tags by leave-one-out scores, and the options that the fit chose."""
     parts = {"log_rank": probe.kernel} | ({} if probe.linear is None else {"log_rank_linear": probe.linear})
     found = {name: pooled_log_rank(part.summary) for name, part in parts.items()}
     return {
@@ -96,11 +96,11 @@ def fit_measures(probe: Probe) -> dict[str, float]:
 
 
 def label_states(table: LabelTable) -> Any:
-    """States of a table: sparse, as the table holds them, where most are unknown."""
+    """States of a table; sparse if most are unknown."""
     return table.offsets if table.blank == UNKNOWN else table.states()
 
 
 def copies(table: LabelTable) -> npt.NDArray[np.int64] | None:
-    """Group of each image by content, if any is there twice: copies must not be scored by each other."""
+    """Group of each image by content, or None if there are no copies."""
     contents = table.contents()
     return contents if contents.max(initial=0) < len(contents) - 1 else None
