@@ -1,4 +1,4 @@
-"""Training in steps: methods, the loop, and what an experiment needs around them."""
+"""Fine-tuning: methods, the training loop, and what benchmarks need of them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What 'auto' means: every choice left open, made from the table, the machine and the depth, and said aloud."""
+"""Resolves a configuration: fills in every 'auto' value from the table, the device and the depth."""
 
 import math
 import os
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 _EPOCHS = {"probe": 30, "tail": 6, "finetune": 20}
 _BATCH = {"probe": 256, "tail": 64, "finetune": 64}
-# Of a head that learns alone: fewer leave a table of 300 to 1,000 photos half learned (docs/development/decisions.md).
+# For a head that is trained alone. Fewer steps underfit tables of 300 to 1,000 images (docs/development/decisions.md).
 _FEWEST_PROBE_STEPS = 200
 _RATE = {"probe": 1e-3, "tail": 3e-4, "finetune": 1e-4}
 
 
 def check_wing_config(config: TrainConfig, own_backbone: bool = False) -> None:
-    """Refuse values that cannot work, and names nobody knows: before any image is decoded."""
+    """Raise ConfigError for values that cannot work and for unknown names, before any image is decoded."""
     check_config(config)
     method = pick_method(config, own_backbone)
     create_method(method, **config.method_options)
@@ -36,17 +36,17 @@ def check_wing_config(config: TrainConfig, own_backbone: bool = False) -> None:
     check_weights(config.weights)
     if config.depth == "probe" and config.lgconv:
         raise ConfigError(
-            "LgConv learns inside the backbone; depth 'probe' keeps it frozen. Pass "
+            "LgConv is part of the backbone, which depth 'probe' keeps frozen. Pass "
             f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
         )
     if config.depth == "probe" and config.learn_stages:
         raise ConfigError(
-            f"Depth 'probe' trains the head alone; {option('learn_stages', config.learn_stages)} needs "
+            f"Depth 'probe' trains the head only; {option('learn_stages', config.learn_stages)} needs "
             f"{option('depth', 'tail')} or {option('depth', 'finetune')}."
         )
     if config.depth in ("probe", "tail") and config.augment not in ("auto", "none"):
         raise ConfigError(
-            f"Depth '{config.depth}' stores features of images as they are; {option('augment', config.augment)} needs "
+            f"Depth '{config.depth}' stores embeddings of unchanged images; {option('augment', config.augment)} needs "
             f"{option('depth', 'finetune')}."
         )
     is_timm = not own_backbone and method != METHOD  # a probe takes any embedder
@@ -55,10 +55,10 @@ def check_wing_config(config: TrainConfig, own_backbone: bool = False) -> None:
 
 
 def pick_method(config: TrainConfig, own_backbone: bool = False, goes_deeper: bool = False) -> str:
-    """The method that 'auto' is.
+    """Choose the method that 'auto' stands for.
 
-    The probe on a frozen backbone. Where more than a head learns: 'distill', which the probe teaches, or PU-MLC where
-    the backbone has no pretrained weights and a probe would learn nothing.
+    With a frozen backbone this is the probe. Where more than a head is trained it is 'distill', taught by the probe, or
+    PU-MLC if the backbone has no pretrained weights, because a probe on random weights learns nothing.
     """
     if config.method != "auto":
         return config.method
@@ -70,13 +70,19 @@ def pick_method(config: TrainConfig, own_backbone: bool = False, goes_deeper: bo
 
 
 def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_backbone: bool = False) -> TrainConfig:
-    """Fill in everything that was left open.
+    """Fill in all open values of a configuration.
 
     Args:
-        config: What was asked for.
-        table: What is learned from.
-        device: What it is trained on.
-        own_backbone: Whether the backbone is a module from Python, of which nobody knows whether it was ever trained.
+        config: Configuration as given by the user.
+        table: Training table.
+        device: Device of the training.
+        own_backbone: Whether the backbone is a user-defined module, which may or may not be pretrained.
+
+    Returns:
+        The resolved configuration.
+
+    Raises:
+        ConfigError: If values contradict each other.
     """
     check_wing_config(config, own_backbone)
     on_gpu = device.type != "cpu"
@@ -88,19 +94,19 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
     depth = _depth(config, method, on_gpu, own_backbone)
     if depth != "finetune" and config.weights == "none" and not own_backbone:
         raise ConfigError(
-            f"Depth '{depth}' keeps the backbone (or most of it) as it is, and with {option('weights', 'none')} it "
-            f"would be random. Pass {option('depth', 'finetune')}, or pretrained weights."
+            f"Depth '{depth}' keeps most of the backbone frozen, and with {option('weights', 'none')} it is random. "
+            f"Pass {option('depth', 'finetune')}, or pretrained weights."
         )
-    check_wing_config(replace(config, depth=depth), own_backbone)  # now that the depth is known
+    check_wing_config(replace(config, depth=depth), own_backbone)  # again, with the resolved depth
     if own_backbone and config.refit and depth != "probe":
         raise ConfigError(
-            "A backbone of your own is trained as it is, and a refit would begin with weights that have learned. Leave "
-            f"{option('refit')} out, or pass {option('depth', 'probe')}."
+            "A refit starts from the initial weights, and a backbone of your own is trained in place. Omit "
+            f"{option('refit')}, or pass {option('depth', 'probe')}."
         )
     solve_head = _default(config.solve_head, was_open and depth != "probe")
     if solve_head and config.refit:
         raise ConfigError(
-            f"A head is solved for by the images held out, and a refit learns from them: pass either "
+            f"The held-out images select the solved head, and a refit trains on them. Pass either "
             f"{option('solve_head', True)} or {option('refit', True)}."
         )
     own_val = table.splits is not None and "val" in table.splits
@@ -121,7 +127,7 @@ def resolve(config: TrainConfig, table: LabelTable, device: torch.device, own_ba
 
 
 def resolve_defaults(config: TrainConfig) -> TrainConfig:
-    """What a resolved configuration would be if it named no more than its method, network, depth, machine and steps."""
+    """Resolved defaults for the same method, network, depth, batch size and epochs."""
     plain = TrainConfig(
         method=config.method,
         depth=config.depth,
@@ -136,7 +142,7 @@ def resolve_defaults(config: TrainConfig) -> TrainConfig:
 
 
 def _without_steps(config: TrainConfig) -> TrainConfig:
-    """What stands for the options of steps in the settings of a probe; stored bench cells are found by it."""
+    """Fixed values for options that the probe does not use. Stored benchmark results are found by these values."""
     if config.method != METHOD:
         return config
     return replace(
@@ -150,27 +156,27 @@ def _without_steps(config: TrainConfig) -> TrainConfig:
 
 
 def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfig:
-    """The choices that follow from the method and the depth alone."""
+    """Fill in the values that depend on the method and the depth only."""
     head = _pick(config.head, method.head or "linear")
     if method.head is not None and head != method.head:
-        raise ConfigError(f"Method '{config.method}' brings its own head, '{method.head}', and takes no '{head}'.")
+        raise ConfigError(f"Method '{config.method}' uses its own head '{method.head}' and cannot use '{head}'.")
     if HEADS[head].is_solved and config.method != METHOD:
         raise ConfigError(
-            f"Head '{head}' is solved for, and method '{config.method}' takes steps. Pass {option('method', 'auto')}, "
-            f"or {option('head', 'linear')}."
+            f"Head '{head}' belongs to the probe, and method '{config.method}' trains by gradient descent. Pass "
+            f"{option('method', 'auto')} or {option('head', 'linear')}."
         )
     random_weights = config.weights == "none"
     is_plain = head == "linear" and not config.head_options.get("normalize") and not random_weights
     if config.start == "solved" and not is_plain and config.method != METHOD:
         raise ConfigError(
-            f"{option('start', 'solved')} sets a plain linear head on a pretrained network. Pass "
+            f"{option('start', 'solved')} initialises a plain linear head on a pretrained network. Pass "
             f"{option('head', 'linear')} and pretrained weights, or {option('start', 'default')}."
         )
     learning = method.learning(depth)
     patience = _default(config.patience, learning.get("patience", 0))
     if patience and config.restore_best is False:
         raise ConfigError(
-            f"With {option('patience', patience)} the best epoch is used: leave {option('restore_best', False)} out, "
+            f"{option('patience', patience)} uses the best epoch. Omit {option('restore_best', False)}, "
             f"or pass {option('patience', 0)}."
         )
     return replace(
@@ -191,7 +197,7 @@ def _fill(config: TrainConfig, method: type[Method], depth: Depth) -> TrainConfi
 
 
 def _count_training_images(table: LabelTable, holdout: float) -> int:
-    """Images that are learned from while some are held out."""
+    """Number of training images, without those held out."""
     if table.splits is None:
         return round(len(table) * (1 - holdout))
     images = sum(split in ("train", "") for split in table.splits)
@@ -199,9 +205,10 @@ def _count_training_images(table: LabelTable, holdout: float) -> int:
 
 
 def _steps(depth: Depth, images: int) -> tuple[int, int]:
-    """Images in a step, and epochs: where a head learns alone, enough of them for a small table too.
+    """Batch size and number of epochs.
 
-    The batch stays large, for a PU loss takes its statistics over it, and divides the table, so that none is left over.
+    At depth 'probe' a small table gets more epochs. The batch stays large, because a PU loss uses statistics of the
+    batch, and divides the table evenly, so that no image is left over.
     """
     if depth != "probe":
         return _BATCH[depth], _EPOCHS[depth]
@@ -214,7 +221,7 @@ def _depth(config: TrainConfig, method: type[Method], on_gpu: bool, own_backbone
     if config.depth != "auto":
         depth = config.depth
     elif own_backbone or config.weights == "none" or (on_gpu and "finetune" in method.depths):
-        depth = "finetune"  # what was never trained (and an own module may not have been) would be noise if frozen
+        depth = "finetune"  # random weights must not be frozen, and a user-defined module may have random weights
     else:
         depth = "probe" if "probe" in method.depths else method.depths[0]
     if depth not in method.depths:
@@ -228,25 +235,24 @@ def _resolved_depth(config: TrainConfig) -> Depth:
 
 
 def default_start(depth: Depth, head: str) -> Start:
-    """How a head starts at this depth: where only it learns, at the class frequencies, if it can."""
+    """Default initialisation of the head: at the class frequencies where only the head is trained, if possible."""
     return "prior" if depth == "probe" and "prior" in possible_starts(head) else "default"
 
 
 def possible_starts(head: str) -> tuple[Start, ...]:
-    """Starts a head offers: the prior one needs a last linear layer."""
+    """Initialisations that a head supports. 'prior' needs a last linear layer."""
     return ("default",) if HEADS[head].last_layer is Head.last_layer else ("default", "prior")
 
 
 _REASONS = {
-    "distill": "A probe is fitted first, on the network as it is, and teaches it; what the network learns is kept if "
-    "tags of images held out then rank higher (with a head other than a plain linear one, always).",
-    "pu-mlc": "The backbone has no pretrained weights for a probe, so the paper's method is used.",
+    "distill": "A probe teaches the network, and the fine-tuned network is used only if it ranks held-out tags higher.",
+    "pu-mlc": "The backbone has no pretrained weights for a probe, so PU-MLC is used.",
 }
-_STEPPED = "Head '{head}' is trained in steps, so the paper's method is used."
+_STEPPED = "Head '{head}' is trained by gradient descent, so PU-MLC is used."
 
 
 def choices(before: TrainConfig, after: TrainConfig) -> str:
-    """What was chosen, and why this method: ``depth tail, backbone …``."""
+    """Describe the values that were chosen, and the reason for the method: ``Chosen: depth tail, backbone …``."""
     listed = []
     for entry in fields(before):
         chosen = getattr(after, entry.name)
@@ -268,5 +274,5 @@ def _default(value: T | None, otherwise: T) -> T:
 
 
 def _workers(on_gpu: bool, images: int) -> int:
-    """Where the CPU itself computes, threads read; and starting processes costs more than reading a small table."""
+    """Number of reading processes. On a CPU, and for small tables, threads of this process are faster."""
     return min(os.cpu_count() or 1, 8) if on_gpu and images >= 1000 else 0

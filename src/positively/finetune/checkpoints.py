@@ -1,4 +1,4 @@
-"""Checkpoints of a training in its run folder."""
+"""Checkpoints of a training, saved in its run folder."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from positively.runs.folder import RunFolder
 
 
 class CheckpointFolder:
-    """Where a training in a run folder leaves what a resumed one needs."""
+    """Checkpoint store in a run folder."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder, self.path = folder, folder.path
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Replace the last checkpoint in one step."""
+        """Replace the last checkpoint atomically."""
 
         def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:  # by Python's file, which says why a write failed
+            with temporary.open("wb") as file:  # torch's own file writer hides the reason of a failed write
                 torch.save(state, file)
 
         write_with(self.folder.checkpoint, write)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """Last checkpoint, if there is one. Plain tensors and numbers only: nothing in it can run code."""
+        """Load the last checkpoint, or None. Only tensors and plain values are read, so that no code can run."""
         path = self.folder.checkpoint
         if not path.exists():
             return None
@@ -40,5 +40,5 @@ class CheckpointFolder:
         return state
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
-        """Write one row an epoch."""
+        """Write the metrics, one row per epoch."""
         self.folder.write_metrics(history)

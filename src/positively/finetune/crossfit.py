@@ -1,4 +1,4 @@
-"""Out-of-sample scores of a network that learns: every photo scored by a network that never saw its labels."""
+"""Cross-fitting: out-of-sample scores of a fine-tuned network, each image scored by a network trained without it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 FOLDS = 5
-_OF_THE_BACKBONE = ("backbone", "weights", "image_size", "seed", "cache")
+_BACKBONE_OPTIONS = ("backbone", "weights", "image_size", "seed", "cache")
 
 
 def missing_by_cross_fitting(
@@ -46,23 +46,25 @@ def missing_by_cross_fitting(
     folds: int = FOLDS,
     store: Path | None = None,
 ) -> MissingTags:
-    """Find what a table lacks where the network learns: one training for each fold.
+    """Find missing tags with a fine-tuned network, by one training per fold.
 
     Args:
-        table: Photos and what is known of them.
-        config: The training whose scores are used.
-        min_probability: Leave out what is less probable than this.
-        folds: How many trainings.
+        table: Images and their known tags.
+        config: Configuration of the trainings.
+        min_probability: Minimum probability of a listed tag.
+        folds: Number of folds.
         store: Folder for the scores of finished folds.
+
+    Returns:
+        Missing and suspicious tags.
     """
     require_labels(table)
     config = replace(config, devices=1)
     fabric = launch(config)
     resolved = resolve(config, table, fabric.device)
     logger.debug(choices(config, resolved))
-    logger.debug("Near-duplicates go into one fold; the backbone as it is tells which they are.")
     table = with_hashes(table)
-    frozen = replace(TrainConfig(), **{name: getattr(config, name) for name in _OF_THE_BACKBONE})
+    frozen = replace(TrainConfig(), **{name: getattr(config, name) for name in _BACKBONE_OPTIONS})
     units = find_series(embed_table(table, frozen).X, table.contents(), config.seed)
     found = cross_fit(table, resolved, fabric, units=units, folds=folds, store=store)
     scores, calibration = found.scores, found.calibrated.calibration
@@ -80,28 +82,30 @@ def cross_fit(
     folds: int = FOLDS,
     store: Path | None = None,
 ) -> OutOfSample:
-    """Train one network a fold, each from the pretrained weights, on the photos of the other folds.
+    """Train one network per fold on the images of the other folds, each from the pretrained weights.
 
     Args:
-        table: Photos and their labels.
-        config: Resolved: nothing in it is left open.
-        fabric: The running engine.
-        units: (N,) photos of equal value (copies, a series) are in one fold; every photo by itself by default.
-        folds: How many.
-        store: Folder in which the scores of finished folds wait for the rest; None stores nothing.
+        table: Images and labels.
+        config: Resolved configuration.
+        fabric: Running Lightning Fabric instance.
+        units: Group of each image, shape (N,). Images of one group (copies, near-duplicates) share a fold. Default:
+            every image is its own group.
+        folds: Number of folds.
+        store: Folder for the scores of finished folds; None stores nothing.
 
     Returns:
-        Logits, and what they mean.
+        Out-of-sample logits and their calibration.
+
+    Raises:
+        ConfigError: If there are too few images or known tags for the folds.
     """
     table = replace(table, splits=None)
     units = np.arange(len(table)) if units is None else units
     fold_of = _deal(table, units, folds, config.seed)
     steps = f", {config.epochs} epochs" if config.epochs else ""
-    stored = " What is done is stored, and not done again." if store else ""
     logger.info(
-        f"A network that learns has to be judged by photos it did not see: {folds} trainings ({config.method}, depth "
-        f"{config.depth}{steps}), each on about {len(table) * (folds - 1) // folds:,} photos, so that it takes "
-        f"{folds - 1} times as long as one training on all of them.{stored}"
+        f"Training {folds} networks ('{config.method}', depth '{config.depth}'{steps}), each on about "
+        f"{len(table) * (folds - 1) // folds:,} images. This takes {folds - 1} times as long as one training."
     )
     scores = np.empty((len(table), len(table.classes)), dtype=np.float32)
     known_by = repr((table.digest(), training_identity(config), units.tobytes()))
@@ -113,12 +117,12 @@ def cross_fit(
             began = time.perf_counter()
             found = _train_fold(table, fold_of != fold, held, config, fabric)
             minutes = (time.perf_counter() - began) / 60
-            logger.info(f"Fold {fold + 1} of {folds}: {minutes:.1f} minutes; {minutes * (folds - fold - 1):.0f} to go.")
+            logger.info(f"Fold {fold + 1} of {folds}: {minutes:.1f} min, {minutes * (folds - fold - 1):.0f} min left.")
             if place is not None:
                 write_with(place, partial(save_file, {"scores": found}))
         else:
             found = load_file(place)["scores"]
-            logger.debug(f"Fold {fold + 1} of {folds} is stored.")
+            logger.debug(f"Fold {fold + 1} of {folds} is already stored.")
         scores[held] = found
     summary = summarize(scores, table.states(), leave_one_out=False)
     return OutOfSample(scores, CalibratedScores(calibrate_summary(summary, frequency_asinh_scale=np.inf), summary))
@@ -138,12 +142,12 @@ def _train_fold(
 
 
 def _deal(table: LabelTable, units: npt.NDArray[np.int64], folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """Fold of each photo; those of one unit share one."""
+    """Fold of each image, shape (N,). Images of one group share a fold."""
     count = int(units.max(initial=-1)) + 1
     if count < 2 * folds or table.total(POSITIVE) < folds:
         raise ConfigError(
-            f"{table.source}: {count} different photos with {table.total(POSITIVE)} known tags are too few for {folds} "
-            f"trainings. Take {option('depth', 'probe')}, which needs none."
+            f"{table.source}: {count} distinct images with {table.total(POSITIVE)} known tags are too few for {folds} "
+            f"trainings. Use {option('depth', 'probe')}, which needs none."
         )
     order = random_stream("folds", seed).permutation(count)
     return np.asarray(order[units] % folds, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What a head classifies: the pooled feature map of the trainable part of a network."""
+"""Pooled embeddings: the input of a head."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Pool = Callable[[Tensor], Tensor]
 
 
 class Embedding(nn.Module):
-    """Inputs → the feature map, pooled."""
+    """Module that maps inputs to pooled feature maps."""
 
     def __init__(self, trainable: Trainable, pool: Pool) -> None:
         super().__init__()
         self.trainable, self.pool = trainable, pool
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Pooled features B×…."""
+        """Pooled embeddings, shape (B, …)."""
         return self.pool(self.trainable.feature_map(as_weights(inputs, self.trainable)))
 
 
 def as_weights(inputs: Tensor, trainable: Trainable) -> Tensor:
-    """Stored maps in the precision of the weights, as fabric's own module gives them; pixels stay bytes."""
+    """Convert stored feature maps to the precision of the weights, as Fabric does; uint8 pixels are kept."""
     kind = next(trainable.parameters()).dtype
     return inputs.to(kind) if inputs.is_floating_point() and kind == torch.float64 else inputs

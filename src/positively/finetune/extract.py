@@ -1,4 +1,4 @@
-"""Features of a table's images: taken from the store where they are on disk, computed once where they are not."""
+"""Embeddings of the images of a table: read from the store if present, computed otherwise."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from positively.options import Runtime
 from positively.tables.overlap import image_hashes
 
 PIXELS_VERSION = 1
-"""Version of decoding and resizing: raise it when either changes, so that older features are computed anew."""
+"""Version of decoding and resizing. Raise it when either changes, so that stored embeddings are recomputed."""
 
-# Maps are a hundred times as large as vectors, and half precision is enough for them.
+# Feature maps are about 100 times larger than vectors, and half precision is enough for them.
 _VECTOR_TYPE, _MAP_TYPE = torch.float32, torch.float16
 
-# Features computed between two writes: what a kill can cost, and how long another process may have to wait.
+# Images (or bytes) computed between two writes: the loss if the process is killed, and the wait of other processes.
 _SEGMENT_IMAGES, _SEGMENT_BYTES = 512, 64 * 2**20
 
 
 def feature_key(classifier: Classifier, transform: ImageTransform) -> str:
-    """Name under which features are stored: everything they depend on but the images."""
+    """Name under which embeddings are stored: a fingerprint of everything they depend on except the images."""
     source, setting = classifier.feature_source
     body = classifier.backbone
     pixels = body.mean, body.std, transform.size, transform.interpolation, PIXELS_VERSION
@@ -56,39 +56,42 @@ def extract(
     runtime: Runtime = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> FeatureRows:
-    """What the classifier never changes of the table's images (its ``features``), one row each, in the table's order.
+    """Compute or load the embeddings of a table: the output of the frozen part of the network.
 
-    What is computed is on disk after every few hundred images, and at any error or Ctrl-C: the next call goes on from
-    there. Over several processes each computes its share, and all of them have to call this; if one fails, all raise.
+    Results are written every few hundred images, and on any error or Ctrl-C; the next call resumes there. Over several
+    processes each computes a share, and all of them must call this function; if one fails, all raise.
 
     Args:
         classifier: The network.
         table: The images.
-        transform: How they are resized; never augmented.
-        store: Folder of the stored features; by default the user's cache.
-        workers: Processes that read images ahead.
-        batch_size: Images in one forward pass.
-        runtime: What runs the network; 'auto' is ONNX Runtime where that is quicker.
-        progress: Called with how many images this process has done, and how many it has to do.
+        transform: How images are resized; never augmented.
+        store: Folder of the stored embeddings; default: the user's cache.
+        workers: Number of processes that read images.
+        batch_size: Images per forward pass.
+        runtime: What runs the network; 'auto' uses ONNX Runtime where it is faster.
+        progress: Called with the number of images done and the total, for this process.
+
+    Returns:
+        Embeddings, one row per image, in table order.
     """
     features = FeatureStore((store or default_store()) / agree(partial(feature_key, classifier, transform)))
     hashes = agree(partial(image_hashes, table))
     first_rows = {code: row for row, code in reversed(list(enumerate(hashes)))}
-    for is_shared in (True, False):  # the second time for what a disk that is slow to tell still hides
+    for is_shared in (True, False):  # the second pass is for entries that a slow shared disk did not show in the first
         missing = agree(partial(features.missing, hashes))
         if not any(distributed.any_process(bool(missing))):
             break
         is_shared &= distributed.is_distributed()
         sharers = processes_at(features.folder) if is_shared else [distributed.rank()]
-        # Each takes every n-th image of the whole table, then drops what is there: what others add while this one
-        # looks must not move the shares.
+        # Each process takes every n-th image of the whole table and drops those already stored. Shares must not move
+        # while other processes add embeddings.
         share = sorted(first_rows.values())[sharers.index(distributed.rank()) :: len(sharers)]
         rows = np.array([row for row in share if hashes[row] in missing], dtype=np.int64)
         samples = ImageDataset(table.select(rows), ImageTransform(transform.size, transform.interpolation))
         order = SequentialBatchSampler(len(rows), batch_size)
         codes = [hashes[row] for row in rows]
         rounds = -(-len(order) // _batches_a_round(batch_size))
-        # Which runtime it is depends on the whole table, not on what is still to be done.
+        # The choice of runtime depends on the whole table, not on what is left to do.
         network = partial(_run_features, classifier, len(table), runtime, features.folder)
         with closing(_compute(network, samples, order, workers, codes, features, len(missing), progress)) as compute:
             for _ in range(distributed.largest(rounds)):
@@ -101,7 +104,7 @@ def _batches_a_round(batch_size: int) -> int:
 
 
 class _Features(nn.Module):
-    """Images → what is stored of them."""
+    """Module that maps images to what is stored of them."""
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
@@ -128,7 +131,7 @@ def _compute(
     missing: int,
     progress: Callable[[int, int], None] | None,
 ) -> Generator[None]:
-    """Compute features and store them, one round at a time; however it ends, what was computed is stored."""
+    """Compute and store embeddings, one round per iteration. Everything computed is stored, also on an error."""
     parts: list[npt.NDArray[Any]] = []
     written = done = 0
     if not len(samples):

@@ -1,7 +1,7 @@
-"""What a training is known by: a bench cell finds its result, and a run its checkpoint, by what shapes the outcome.
+"""Identity of a training: the options that determine its result, by which benchmark cells and checkpoints are found.
 
-Only what differs from the defaults counts, so that an option which is added later, with a default that changes nothing,
-orphans neither. Whoever changes what a default or an automatic choice means raises ``SCHEMA``.
+Only values that differ from the defaults are part of it, so that a new option whose default changes nothing does not
+invalidate stored results. Raise ``SCHEMA`` when the meaning of a default or of an automatic choice changes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from positively.config import TrainConfig
 from positively.finetune.auto import resolve_defaults
 
 SCHEMA = 6
-"""Number of the meaning of defaults and automatic choices; a test holds them."""
+"""Version of the meaning of defaults and automatic choices; checked by a test."""
 
 ALWAYS = ("method", "depth", "backbone", "weights", "image_size", "batch_size", "epochs")
-"""Named even if they are the default: they say at a glance what a training is; machine and table decide on most."""
+"""Options that are always part of the identity, because their resolved values depend on machine and table."""
 
 NOT_PART_OF_THE_RESULT = frozenset(
     {"out", "resume", "accelerator", "devices", "nodes", "workers", "cache", "checkpoint_minutes", "stop_epoch"}
@@ -24,12 +24,12 @@ NOT_PART_OF_THE_RESULT = frozenset(
 )
 """Options that may differ when a run is resumed."""
 
-_FIRST_NAMES = {"method_options": "options", "dtype": "precision"}
-"""Names under which stored results know options that were renamed since."""
+_STORED_NAMES = {"method_options": "options", "dtype": "precision"}
+"""Names of renamed options in stored results."""
 
 
 def training_identity(config: TrainConfig) -> dict[str, Any]:
-    """Everything that shapes the outcome of a resolved configuration and differs from what it would be if left open."""
+    """All options that determine the result of a resolved configuration and differ from the resolved defaults."""
     baseline = resolve_defaults(config)
     named: dict[str, Any] = {"schema": SCHEMA}
     for entry in fields(config):
@@ -37,5 +37,5 @@ def training_identity(config: TrainConfig) -> dict[str, Any]:
         if entry.name in NOT_PART_OF_THE_RESULT:
             continue
         if entry.name in ALWAYS or value != getattr(baseline, entry.name):
-            named[_FIRST_NAMES.get(entry.name, entry.name)] = value
+            named[_STORED_NAMES.get(entry.name, entry.name)] = value
     return named

@@ -1,7 +1,7 @@
-"""Batches: which images stand in which step, and their pixels, features and label states.
+"""Batches: order of the images, and their pixels or embeddings with label states.
 
-Every draw is a function of (seed, epoch, image), so that a resumed run sees what an unbroken one would, and two
-processes see together what one would alone.
+Every random draw is a function of (seed, epoch, image). A resumed run therefore sees the same batches as an
+uninterrupted one, and several processes together see the batches of a single one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from positively.images.transforms import ImageTransform
 from positively.labels import LabelTable
 from positively.randomness import random_stream
 
-# Label tables up to this size are made dense once, where batches are asked for thousands of times.
+# Label tables up to this size are converted to dense arrays once.
 _DENSE_ENTRIES = 100_000_000
 
-# Threads that read images: beyond these the interpreter between two images would hold them up.
+# Threads that read images. More are slowed down by the interpreter lock.
 _MOST_THREADS = 4
 
 Item = TypeVar("Item")
@@ -37,37 +37,47 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Batch:
-    """What one process sees in one step: inputs (images or features), label states, rows of the table."""
+    """Batch of one process: inputs (images or embeddings), label states, and rows of the table."""
 
     inputs: Tensor
     states: Tensor
     rows: Tensor
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        """Same batch on a device; from pinned memory, ``non_blocking`` lets the copy run beside other work."""
+        """Copy to a device. From pinned memory, ``non_blocking`` overlaps the copy with other work."""
         parts = (self.inputs, self.states, self.rows)
         return Batch(*(part.to(device, non_blocking=non_blocking) for part in parts))
 
     def pin_memory(self) -> Batch:
-        """Same batch in memory from which a GPU copies on its own; the loader calls this."""
+        """Copy to pinned memory, from which a GPU can copy asynchronously; called by the loader."""
         return Batch(self.inputs.pin_memory(), self.states.pin_memory(), self.rows.pin_memory())
 
 
 class TrainBatchSampler:
-    """Rows of every batch of an epoch, as this process sees them.
+    """Rows of the batches of an epoch, for one process.
 
-    The order is shuffled anew each epoch. Batches are full: the class statistics of a PU loss are taken over them; the
-    few images left over at the end of an epoch have their turn in another.
+    The order is shuffled in each epoch. All batches are full, because a PU loss uses statistics of the batch; the few
+    images left at the end of an epoch are skipped in that epoch.
 
-    Mixup's pairs are neighbours in the batch, (0, 1), (2, 3) and so on. They are dealt as evenly as possible over the
-    processes, in contiguous pieces, so that a pair stays on one process and does not depend on their number; the single
-    image that an odd batch leaves over goes to the last process. All pieces together are the batch of one process.
+    Pairs for mixup are neighbours in the batch: (0, 1), (2, 3) and so on. They are distributed over the processes in
+    contiguous pieces, so that a pair stays on one process and does not depend on the number of processes. A single
+    image left by an odd batch size goes to the last process.
+
+    Args:
+        rows: Number of images.
+        batch_size: Batch size over all processes.
+        seed: Random seed.
+        rank: Index of this process.
+        world: Number of processes.
+
+    Raises:
+        ConfigError: If there are fewer than two images per process.
     """
 
     def __init__(self, rows: int, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
         if batch_size < 2 * world:
             raise ConfigError(
-                f"A batch of {batch_size} is too small: each process ({world} in all) needs two images. "
+                f"Batch size {batch_size} is too small: each of the {world} processes needs two images. "
                 f"Pass {option('batch_size', 2 * world)} or more."
             )
         self.rows, self.seed = rows, seed
@@ -75,7 +85,7 @@ class TrainBatchSampler:
         pairs = self.batch_size // 2
         ends = [2 * (process * pairs // world) for process in range(world)] + [self.batch_size]
         self.piece = range(ends[rank], ends[rank + 1])
-        """Positions in the batch that this process takes."""
+        """Positions in the batch that belong to this process."""
         self.epoch, self.skip = 0, 0
 
     def __len__(self) -> int:
@@ -83,7 +93,7 @@ class TrainBatchSampler:
 
     def __iter__(self) -> Iterator[list[Key]]:
         order = random_stream("order", self.seed, self.epoch).permutation(self.rows)
-        # Fewer images than two for each process: begin again from the first.
+        # With fewer than two images per process, repeat images.
         order = np.resize(order, max(self.rows, self.batch_size))
         for step in range(self.skip, self.skip + len(self)):
             start = step * self.batch_size
@@ -92,7 +102,7 @@ class TrainBatchSampler:
 
 
 class SequentialBatchSampler:
-    """Every ``world``-th row from ``rank`` on, each exactly once: for scoring."""
+    """Every ``world``-th row starting at ``rank``, each exactly once; used for scoring."""
 
     def __init__(self, rows: int, batch_size: int, rank: int = 0, world: int = 1) -> None:
         self.rows, self.batch_size = range(rank, rows, world), batch_size
@@ -106,7 +116,7 @@ class SequentialBatchSampler:
 
 
 class ImageDataset(Dataset[Any]):
-    """Images of a table, read when asked for; augmented unless the epoch is −1."""
+    """Images of a table, read on demand; augmented unless the epoch is −1."""
 
     def __init__(self, table: LabelTable, transform: ImageTransform, seed: int = 0) -> None:
         self.table, self.transform, self.seed = table, transform, seed
@@ -115,7 +125,7 @@ class ImageDataset(Dataset[Any]):
         return len(self.table)
 
     def pixels(self, epoch: int, row: int) -> npt.NDArray[np.uint8]:
-        """Pixels of one image as this epoch sees it."""
+        """Pixels of one image in this epoch, shape (H, W, 3)."""
         path = self.table.root / self.table.images[row]
         generator = None if epoch < 0 else random_stream("augment", self.seed, epoch, row)
         try:
@@ -124,39 +134,42 @@ class ImageDataset(Dataset[Any]):
             raise ImageError(f"{self.table.place(row)}: {error.message}") from None
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch | ImageError:
-        """One whole batch. An unreadable image comes back as its error, whole: a worker would bury the sentence."""
+        """Load one batch. An unreadable image is returned as an error, because a worker would wrap its message."""
         rows = [row for _, row in keys]
         try:
             pixels = np.stack([self.pixels(epoch, row) for epoch, row in keys])
         except ImageError as error:
             return error
-        # B×H×W×3 in memory, seen as B×3×H×W: the layout convolutions are fastest in, and no copy.
+        # Channels-last memory layout: fastest for convolutions, and no copy.
         images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
         return Batch(images, torch.from_numpy(self.table.states(rows)), torch.tensor(rows))
 
 
 class FeatureDataset(Dataset[Any]):
-    """Features of a table's images, held in memory or mapped from disk.
+    """Embeddings of the images of a table, in memory or memory-mapped.
 
-    ``places`` says which row of the features belongs to each image of the table, if not the same one.
+    Args:
+        table: Images and labels.
+        features: Embeddings, one row per image.
+        places: Row of ``features`` for each image of the table; default: the same row.
     """
 
     def __init__(self, table: LabelTable, features: FeatureRows, places: npt.NDArray[np.int64] | None = None) -> None:
         self.table, self.features = table, features
         self.places = np.arange(len(table)) if places is None else places
-        # A head takes a step in milliseconds: unpacking sparse rows every time would be a good part of it.
+        # A step of a head takes milliseconds; converting sparse rows in each step would slow it down.
         self._states = table.states() if len(table) * len(table.classes) <= _DENSE_ENTRIES else None
 
     def __len__(self) -> int:
         return len(self.table)
 
     def inputs(self) -> FeatureRows:
-        """Features in the order of the table: an array, or what gives rows of those that are mapped from disk."""
+        """Embeddings in table order: an array, or row access to memory-mapped ones."""
         is_mapped = not isinstance(self.features, np.ndarray)
         return SelectedRows(self.features, self.places) if is_mapped else self.features[self.places]
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch:
-        """One whole batch."""
+        """Load one batch."""
         rows = [row for _, row in keys]
         inputs = torch.from_numpy(self.features[self.places[rows]]).float()
         if inputs.ndim == 4:
@@ -166,14 +179,14 @@ class FeatureDataset(Dataset[Any]):
 
 
 def _whole_batch(batch: Any) -> Any:
-    """Nothing to collate: the datasets make whole batches. A function, since workers that are spawned pickle it."""
+    """Collate function that does nothing, as datasets return whole batches. A function, so that it can be pickled."""
     return batch
 
 
 def make_loader(
     samples: ImageDataset | FeatureDataset, order: TrainBatchSampler | SequentialBatchSampler, workers: int = 0
 ) -> Iterator[Batch]:
-    """Batches of ``samples`` in ``order``; ``workers`` processes read images ahead, or threads of this one."""
+    """Iterate over batches of ``samples`` in ``order``, read by ``workers`` processes, or by threads if 0."""
     on_gpu = torch.cuda.is_available()
     batches: Iterable[Batch | ImageError]
     if isinstance(samples, FeatureDataset):
@@ -187,7 +200,7 @@ def make_loader(
             collate_fn=_whole_batch,
             num_workers=workers,
             pin_memory=on_gpu,
-            generator=torch.Generator(),  # otherwise it draws from the caller's, for workers that need no seed
+            generator=torch.Generator(),  # keeps DataLoader from drawing from the global generator
         )
     for batch in batches:
         if isinstance(batch, ImageError):

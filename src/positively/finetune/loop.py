@@ -1,4 +1,4 @@
-"""The training loop: batches → logits → loss → weights, with a checkpoint after every epoch. It knows no folders."""
+"""The training loop: batches, loss, optimizer steps, and a checkpoint after every epoch. It does no file handling."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ clock = time.monotonic
 
 
 class CheckpointStore(Protocol):
-    """Where a training leaves what a resumed one needs: a run folder."""
+    """Storage for checkpoints and metrics, implemented by a run folder."""
 
     path: Path
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The last checkpoint, if there is one."""
+        """Load the last checkpoint, or None if there is none."""
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last checkpoint."""
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
-        """Write one row an epoch."""
+        """Write the metrics, one row per epoch."""
 
 
 class TrainingModule(nn.Module):
-    """Network and method as one module: to the engine (several processes, mixed precision) a step is one forward pass.
+    """Network and method as one module, so that one training step is one forward pass of the wrapped module.
 
-    So a method may send images through the network as often as it likes, and its own parameters are trained with the
-    network's.
+    Distributed data parallel and mixed precision then work for methods that call the network several times, and the
+    parameters of the method are trained together with those of the network.
     """
 
     def __init__(self, trainable: Trainable, method: Method) -> None:
@@ -76,7 +76,7 @@ class TrainingModule(nn.Module):
     def forward(
         self, inputs: Tensor, states: Tensor | None = None, step: StepContext | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Logits of inputs; with their states, the parts of the loss of one step."""
+        """Return the logits of the inputs or, if label states are given, the parts of the loss."""
         if states is None or step is None:
             logits: Tensor = self.trainable(inputs)
             return logits
@@ -85,20 +85,30 @@ class TrainingModule(nn.Module):
             if not isinstance(value, Tensor) or value.numel() != 1:
                 found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
                 raise ConfigError(
-                    f"{type(self.method).__name__}: part '{name}' of a loss must be one number, not {found}."
+                    f"{type(self.method).__name__}: part '{name}' of the loss must be a scalar, not {found}."
                 )
-        # A parameter of the method that this step did not need would be an error on several processes.
+        # Distributed training fails if a parameter of the method takes no part in a step.
         own = [0.0 * parameter.sum() for parameter in self.method.parameters() if parameter.requires_grad]
         name = next(iter(parts))
         return {**parts, name: parts[name] + torch.stack(own).sum()} if own else parts
 
 
 class Trainer:
-    """One training under way.
+    """One training in progress.
 
-    All that a checkpoint has to hold is in `state`; every random draw is a function of the seed, the epoch and
-    the step, so there is no generator to save. Without a ``store`` nothing is saved on the way. It is also what its
-    method sees of the training (`positively.finetune.methods.TrainingContext`).
+    `state` returns everything that a checkpoint holds. Every random draw is a function of the seed, the epoch and the
+    step, so no generator state is saved. The trainer is also the `TrainingContext` that methods see.
+
+    Args:
+        fabric: Running Lightning Fabric instance.
+        config: Resolved configuration.
+        method: Training method.
+        trainable: Trainable part of the network.
+        dataset: Training images or stored embeddings.
+        holdout: Held-out images or stored embeddings.
+        store: Where checkpoints are saved; None saves nothing.
+        verbose: Whether to log progress.
+        complete: Label states of the held-out images for ``holdout_map``, shape (N, C), if a benchmark knows them.
     """
 
     def __init__(
@@ -114,7 +124,7 @@ class Trainer:
         complete: npt.NDArray[np.int8] | None = None,
     ) -> None:
         self.fabric, self.config, self.store, self.verbose = fabric, config, store, verbose
-        self.complete = complete  # labels of the images held out, where an experiment knows more than it shows
+        self.complete = complete
         self.dataset, self.holdout, self.table = dataset, holdout, dataset.table
         self.method, self.trainable, self.seed = method, trainable, config.seed
         trainable.to(fabric.device)
@@ -134,33 +144,33 @@ class Trainer:
         optimizer = make_optimizer(module, config)
         self.schedule = make_schedule(optimizer, config, self.epochs * self.steps)
         self.module, self.optimizer = fabric.setup(module, optimizer)
-        # min(decay, (1 + t) / (10 + t)) after t steps: a short run is not an average of its beginning.
+        # The decay after t steps is min(decay, (1 + t) / (10 + t)), so that a short run does not average its beginning.
         if config.ema:
             self.ema = ModelEmaV3(trainable, config.ema, use_warmup=True, warmup_gamma=9.0, warmup_power=1.0)
         self.sums: dict[str, Tensor] = {}
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
 
-    # What a method sees, beside the table, the network and the seed.
+    # TrainingContext, as seen by methods.
 
     @property
     def epochs(self) -> int:
-        """Epochs of the schedule."""
+        """Number of epochs of the schedule."""
         return self.config.epochs or 1
 
     @property
     def inputs(self) -> Any:
-        """Stored features of the training images; None where images are read."""
+        """Stored embeddings of the training images; None if images are read from disk."""
         return None if isinstance(self.dataset, ImageDataset) else self.dataset.inputs()
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
         device: torch.device = self.fabric.device
         return device
 
     def score(self, dataset: Dataset | None = None) -> Logits:
-        """Logits of a dataset (the training set, unless told), by the averaged weights if there are any."""
+        """Logits of a dataset (default: the training set), by the averaged weights if EMA is on."""
         with self._averaged_weights():
             return score(
                 self.module,
@@ -171,11 +181,15 @@ class Trainer:
             )
 
     def embed(self, dataset: Dataset | None = None, pool: Pool | None = None) -> npt.NDArray[np.float32]:
-        """What the head classifies of a dataset (the training set, unless told), by the weights `score` takes.
+        """Pooled embeddings of a dataset, by the averaged weights if EMA is on.
 
         Args:
-            dataset: Images, or stored features.
-            pool: Feature map B×C×H×W → B×…; default: B×C, as the head pools (the mean, if it looks at positions).
+            dataset: Images or stored embeddings; default: the training set.
+            pool: Function from a feature map (B, C, H, W) to (B, …). Default: the pooling of the head, shape (B, C);
+                the mean for heads that use positions.
+
+        Returns:
+            Embeddings, shape (N, …).
         """
         chosen = self.dataset if dataset is None else dataset
         pooling: Pooling = getattr(self.trainable.head, "pooling", "average")
@@ -194,17 +208,17 @@ class Trainer:
 
     @torch.inference_mode()
     def sample_map(self) -> Tensor:
-        """Feature map 1×C×H×W of the first training image."""
+        """Feature map of the first training image, shape (1, C, H, W)."""
         batch = next(iter(make_loader(self.dataset, SequentialBatchSampler(1, 1), 0)))
         was_training = self.trainable.training
         found = self.trainable.eval().feature_map(as_weights(batch.inputs.to(self.device), self.trainable))
         self.trainable.train(was_training)
         return found
 
-    # The course of a training.
+    # Training.
 
     def run(self) -> None:
-        """Train to the end; the network then holds the weights of the best epoch, or the last, averaged if they are."""
+        """Train to the last epoch, then load the final weights: best epoch or last, averaged if EMA is on."""
         self.module.train()
         done = self.epoch * self.steps + self.step
         shown = self.verbose and self.fabric.is_global_zero
@@ -217,11 +231,11 @@ class Trainer:
 
     @property
     def chosen_epoch(self) -> int:
-        """The epoch whose weights are used."""
+        """Epoch whose weights are used."""
         return self.epoch if self.best is None else int(self.best["epoch"])
 
     def _result(self) -> dict[str, Tensor]:
-        """The weights as they are now, averaged if they are."""
+        """Current weights, averaged if EMA is on."""
         state: dict[str, Tensor] = (self.ema.module if self.ema else self.trainable).state_dict()
         return state
 
@@ -229,13 +243,13 @@ class Trainer:
         self.sampler.epoch, self.sampler.skip = self.epoch, self.step
         saved = clock()
         batches = iter(make_loader(self.dataset, self.sampler, self.config.workers or 0))
-        # An image that one process cannot read stops all of them.
+        # If one process cannot read an image, all of them stop.
         while (batch := agree(partial(next, batches, None))) is not None:
             self._learn(batch)
             progress.step(self.sampler.batch_size)
             if progress.is_due():
                 progress.show(f"epoch {self.epoch + 1}/{self.stop}", self._means(self.step))
-            # The first process alone looks at the clock: all of them save after the same step.
+            # Only the first process checks the clock, so that all processes save after the same step.
             is_due = self.fabric.is_global_zero and clock() - saved > 60 * self.config.checkpoint_minutes
             stop, save = any_process(interruption.asked, is_due)
             if stop:
@@ -246,11 +260,11 @@ class Trainer:
                 saved = clock()
 
     def _learn(self, batch: Batch) -> None:
-        """One step."""
+        """Run one optimizer step."""
         batch = batch.to(self.device, non_blocking=True)
         step = StepContext(self.config.seed, self.epoch, self.step, batch.rows)
         self.rate = float(self.schedule.get_last_lr()[0])
-        # Dropout and its like: also a function of the step alone, but another on each process.
+        # Dropout also depends on the step only, with a different seed on each process.
         seed_torch(int(step.generator("dropout").integers(2**31)) + self.fabric.global_rank)
         parts: dict[str, Tensor] = self.module(batch.inputs, batch.states, step)
         self.fabric.backward(torch.stack(list(parts.values())).sum())
@@ -266,13 +280,13 @@ class Trainer:
             self.sums[name] = self.sums.get(name, 0.0) + value.detach()
 
     def _close_epoch(self, progress: TrainingProgress) -> None:
-        """Write down how the epoch went, and save."""
+        """Compute and record the metrics of the epoch, and save a checkpoint."""
         means = self._means(self.steps)
         if any(any_process(not all(math.isfinite(value) for value in means.values()))):
             raise DivergedError(
-                f"The loss is no longer a number in epoch {self.epoch + 1} ({describe(means)}). Lower {option('lr')}, "
-                f"pass {option('clip_norm', 1)}, or take {option('dtype', 'float32')} or 'bfloat16'; then start "
-                f"anew with another {option('out')}."
+                f"The loss is not finite in epoch {self.epoch + 1} ({describe(means)}). Lower {option('lr')}, "
+                f"pass {option('clip_norm', 1)}, or use {option('dtype', 'float32')} or 'bfloat16'. Then start "
+                f"again with another {option('out')}."
             )
         self.method.on_epoch_end(self)
         judged: dict[str, float] = {}
@@ -289,30 +303,28 @@ class Trainer:
         if self.store and self.fabric.is_global_zero:
             self.store.write_metrics(self.history)
         if self.verbose and (self.epoch == self.stop or progress.is_epoch_due()):
-            found = describe({**means, **judged})
-            pace = f"{progress.images_per_second:.0f} img/s"
-            logger.info(f"epoch {self.epoch}/{self.stop}: {found}  {pace}")
+            logger.info(f"epoch {self.epoch}/{self.stop}: {describe({**means, **judged})}  {progress.pace()}")
 
     def _remember(self, criterion: float) -> None:
-        """Hold on to the weights of the epoch that just ended if none before was better on the images held out."""
+        """Keep a copy of the weights if this epoch is the best so far on the held-out images."""
         if self.config.restore_best and criterion < (math.inf if self.best is None else self.best["criterion"]):
             weights = {name: tensor.clone() for name, tensor in self._result().items()}
             self.best = {"epoch": self.epoch + 1, "criterion": criterion, "weights": weights}
 
     def _stop_if_stalled(self) -> None:
-        """Plan no further epoch where the last ones did not help; all processes agree on it."""
+        """End the training after this epoch if the held-out criterion has stalled; all processes decide together."""
         if any(any_process(has_stalled(self.history, self.config.patience or 0))) and self.epoch < self.stop:
             self.stop = self.epoch
             if self.verbose:
-                logger.debug(f"No better on the images held out: it stops after epoch {self.epoch} of {self.epochs}.")
+                logger.info(f"Early stopping after epoch {self.epoch} of {self.epochs}: no improvement on the holdout.")
 
     def _means(self, steps: int) -> dict[str, float]:
         return {name: float(total) / steps for name, total in self.sums.items()}
 
     @contextmanager
     def _averaged_weights(self) -> Iterator[None]:
-        """The network holds the averaged weights while the block runs."""
-        if self.ema is None or self.epoch >= self.stop:  # after the end it holds them for good
+        """Use the averaged weights inside the block."""
+        if self.ema is None or self.epoch >= self.stop:  # after the last epoch the network holds them already
             yield
             return
         current = {name: tensor.clone() for name, tensor in self.trainable.state_dict().items()}
@@ -325,7 +337,7 @@ class Trainer:
     # Checkpoints.
 
     def state(self) -> dict[str, Any]:
-        """Everything a resumed run needs."""
+        """State dict of the training, for checkpoints."""
         return {
             "epoch": self.epoch,
             "step": self.step,
@@ -345,28 +357,30 @@ class Trainer:
         return {**training_identity(self.config), "table": f"{len(self.table)} images, {self.table.digest()}"}
 
     def save(self) -> None:
-        """Write the checkpoint, on the first process."""
+        """Save a checkpoint, on the first process."""
         if self.store is None:
             return
         agree(partial(self.store.save_checkpoint, self.state()) if self.fabric.is_global_zero else lambda: None)
 
     def restore(self) -> bool:
-        """Go on from the last checkpoint, if that is asked for and there is one; says whether it did."""
+        """Load the last checkpoint if ``resume`` is 'auto'. Returns whether there was one."""
         saved = agree(self.store.load_checkpoint) if self.store and self.config.resume == "auto" else None
         position = None if saved is None else (saved["epoch"], saved["step"])
         if any(any_process(position != broadcast(position))):
-            raise RunError("The processes do not see one checkpoint: the run folder must be on a disk they share.")
+            raise RunError(
+                "The processes see different checkpoints. Put the run folder on a disk that all of them share."
+            )
         if self.store is None or saved is None:
             return False
         before, now = saved.get("identity", {}), self._identity()
         changed = [
-            f"{name} {before.get(name, 'left open')} (now {now.get(name, 'left open')})"
+            f"{name} {before.get(name, 'default')} (now {now.get(name, 'default')})"
             for name in [*sorted({*before, *now} - {"table"}), "table"]
             if before.get(name) != now.get(name)
         ]
         if changed:
             raise RunError(
-                f"{self.store.path} was trained with other settings: {', '.join(changed)}. Pass the same ones, or "
+                f"{self.store.path} was trained with other settings: {', '.join(changed)}. Pass the same settings, or "
                 f"another {option('out')}."
             )
         self.epoch, self.step = saved["epoch"], saved["step"]
@@ -380,5 +394,5 @@ class Trainer:
         if self.ema:
             self.ema.module.load_state_dict(saved["ema"])
         if self.epoch < self.stop:
-            logger.info(f"Going on from epoch {self.epoch + 1}, step {self.step + 1} of {self.steps}.")
+            logger.info(f"Resuming at epoch {self.epoch + 1}, step {self.step + 1} of {self.steps}.")
         return True

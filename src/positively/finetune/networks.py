@@ -1,4 +1,4 @@
-"""Networks for trainings, and stored features of what stays frozen in them: made once for any number of trainings."""
+"""Builds networks and datasets. Embeddings of frozen layers are stored once and shared by trainings."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ if TYPE_CHECKING:
 
 
 def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module | None = None) -> Classifier:
-    """Build the network; its random weights are a function of the seed, drawn from torch's generator.
+    """Build the network. Its random weights are a function of the seed, drawn from the generator of torch.
 
     Args:
-        config: Resolved: nothing in it is left open.
-        table: What it will learn from.
-        backbone: A module in place of a timm model's name, or a `Backbone` that is ready.
+        config: Resolved configuration.
+        table: Training table.
+        backbone: A module to use instead of a timm model, or a `Backbone`.
+
+    Returns:
+        The network.
     """
     torch.manual_seed(config.seed)
     body = backbone
     if not isinstance(body, Backbone):
         body = create_backbone(body or config.backbone, config.weights, config.image_size or 224)
-    _seed_for("head", config)  # what is drawn from here on does not depend on where the backbone came from
+    _seed_for("head", config)  # the head does not depend on how many numbers the backbone drew
     classifier = create_classifier(
         body,
         classes=len(table.classes),
-        weights="none",  # it has them
+        weights="none",  # loaded above
         head=config.head,
         head_options=config.head_options,
         lgconv=config.lgconv,
@@ -50,16 +53,16 @@ def build_classifier(config: TrainConfig, table: LabelTable, backbone: nn.Module
         freeze_batchnorm=bool(config.freeze_batchnorm),
         depth="finetune" if config.depth == "auto" else config.depth,
     )
-    return classifier.to(memory_format=torch.channels_last)  # as the batches are: the fastest layout for convolutions
+    return classifier.to(memory_format=torch.channels_last)  # the layout of the batches, fastest for convolutions
 
 
 def _seed_for(purpose: str, config: TrainConfig) -> None:
-    """Seed torch for one purpose: a head drawn from the numbers of the first convolution would resemble it."""
+    """Seed torch for one purpose. With a shared seed, the head would resemble the first convolution."""
     torch.manual_seed(int(random_stream(purpose, config.seed).integers(2**31)))
 
 
 def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -> None:
-    """Set the head to where training begins, as a function of the seed."""
+    """Initialise the head as a function of the seed."""
     classifier.head.connect(classifier.backbone)
     _seed_for("head", config)
     start: Start = "prior" if config.start == "prior" else "default"
@@ -68,16 +71,16 @@ def start_head(classifier: Classifier, config: TrainConfig, table: LabelTable) -
 
 
 class Networks:
-    """Makes networks and datasets. One that lives through many trainings makes what is frozen once."""
+    """Factory of networks and datasets. If it is used for several trainings, frozen parts are computed once."""
 
     def __init__(self, fabric: Fabric, backbone: nn.Module | None = None) -> None:
         self.fabric, self.backbone = fabric, backbone
-        # By everything a training may change of the network.
+        # Keyed by all options that change the network.
         self._frozen: dict[str, Backbone] = {}
         self._features: dict[tuple[str, str], FeatureRows] = {}
 
     def classifier(self, config: TrainConfig, table: LabelTable) -> Classifier:
-        """A network ready to be trained on a table; where only the head learns, the backbone may have served before."""
+        """A network ready for training. At depth 'probe' the backbone is shared between trainings."""
         key = _network_key(config)
         classifier = build_classifier(config, table, self._frozen.get(key, self.backbone))
         if config.depth == "probe":
@@ -95,15 +98,18 @@ class Networks:
         places: npt.NDArray[np.int64] | None = None,
         augment: bool = False,
     ) -> ImageDataset | FeatureDataset:
-        """What the trainable part sees of a table: images, or stored features of what stays as it is.
+        """Inputs of the trainable part for a table: images, or stored embeddings of the frozen part.
 
         Args:
             classifier: The network.
-            config: How it is trained.
+            config: Resolved configuration.
             table: Images and labels.
-            source: The whole table these images come from: its features are stored together, and serve any part.
-            places: Row of ``source`` for each image of ``table``.
-            augment: Whether images are changed at random, as the configuration says.
+            source: Table that contains these images. Its embeddings are stored together and serve any subset.
+            places: Row of ``source`` for each image of ``table``, shape (N,).
+            augment: Whether to apply the augmentation of the configuration.
+
+        Returns:
+            The dataset.
         """
         backbone = classifier.backbone
         kind = config.augment if augment and config.augment != "auto" else "none"
@@ -113,7 +119,7 @@ class Networks:
         return FeatureDataset(table, self._stored(classifier, config, source or table, transform), places)
 
     def embeddings(self, config: TrainConfig, table: LabelTable) -> FeatureRows:
-        """What a head sees of a table's images where the backbone is frozen, in the table's order."""
+        """Embeddings of the images of a table from the frozen backbone, in table order."""
         dataset = self.dataset(self.classifier(config, table), config, table)
         assert isinstance(dataset, FeatureDataset)
         return dataset.inputs()
@@ -125,7 +131,7 @@ class Networks:
         key = (_network_key(config), hashlib.blake2b(contents.encode()).hexdigest())
         if key not in self._features:
             store = Path(config.cache) if config.cache else None
-            with counted_progress("Computing features") as progress:
+            with counted_progress("Computing embeddings") as progress:
                 self._features[key] = extract(
                     classifier,
                     table,
@@ -139,6 +145,6 @@ class Networks:
 
 
 def _network_key(config: TrainConfig) -> str:
-    """What stored features, and a frozen network, depend on; trainings that differ in the rest share them."""
+    """Everything that stored embeddings and a frozen network depend on; trainings with the same key share them."""
     shape = (config.backbone, config.weights, config.image_size, config.depth, config.learn_stages, config.lgconv)
     return repr((*shape, config.head, sorted(config.head_options.items())))

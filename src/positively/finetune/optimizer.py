@@ -1,4 +1,4 @@
-"""Optimizer and learning-rate schedule from the configuration."""
+"""Optimizer and learning-rate schedule."""
 
 import math
 
@@ -11,15 +11,15 @@ from positively.config import TrainConfig
 
 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
-    """Adam or AdamW over what learns; vectors (biases, norms) carry no weight decay."""
+    """Adam or AdamW on all trainable parameters, without weight decay on vectors (biases and norms)."""
     kind = AdamW if config.optimizer == "adamw" else Adam
     return kind(param_groups_weight_decay(network, config.weight_decay), lr=config.lr or 0.0)
 
 
 def make_schedule(optimizer: Optimizer, config: TrainConfig, steps: int) -> LRScheduler:
-    """Learning rate over ``steps`` steps. One-cycle also cycles Adam's momentum, as in the reference."""
+    """Learning rate over ``steps`` steps. As in the reference code, one-cycle also cycles the momentum of Adam."""
     if config.schedule == "onecycle" and steps >= 4:
-        # torch divides by the length of each phase: both need a step.
+        # Each phase of OneCycleLR needs at least one step.
         rise = min(max(config.warmup, 2 / steps), 1 - 1 / steps)
         return OneCycleLR(optimizer, max_lr=config.lr or 0.0, total_steps=steps, pct_start=rise)
     rising = max(1, round(config.warmup * steps))

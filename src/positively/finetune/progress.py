@@ -1,4 +1,4 @@
-"""What a person sees while it trains: a bar in a terminal, plain lines elsewhere."""
+"""Progress of a training: a bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,11 +15,18 @@ _EPOCH_SECONDS = 1.0
 
 
 class TrainingProgress:
-    """Loss parts, images a second and time left, over all steps of a run; silent on all processes but the first."""
+    """Progress over all steps of a training: epoch, loss, images per second and time left.
+
+    Args:
+        steps: Total number of steps.
+        done: Steps done before, when a training is resumed.
+        visible: Whether to show anything; False on all processes but the first.
+    """
 
     def __init__(self, steps: int, done: int, visible: bool = True) -> None:
         self.visible, self.total, self.done = visible, steps, done
-        self._began = self._last = time.perf_counter()
+        self._first, self._began = done, time.perf_counter()
+        self._last = self._began
         self._images = 0
         self._last_epoch: float | None = None
         self._bar: Progress | None = None
@@ -41,15 +48,15 @@ class TrainingProgress:
 
     @property
     def images_per_second(self) -> float:
-        """Mean speed of this process's run so far."""
+        """Mean number of images per second of this process."""
         return self._images / max(time.perf_counter() - self._began, 1e-9)
 
     def is_due(self) -> bool:
-        """Whether it is time to show something: reading a loss off a GPU makes it wait, so not at every step."""
+        """Whether to update the display. Not at every step, because reading the loss synchronises the GPU."""
         return self.visible and time.perf_counter() - self._last > (_BAR_SECONDS if self._bar else _LINE_SECONDS)
 
     def is_epoch_due(self) -> bool:
-        """Whether an epoch that ended is worth a line: on a small table there are hundreds, of milliseconds each."""
+        """Whether to log the epoch that ended, at most once per second: short epochs take milliseconds."""
         now = time.perf_counter()
         if self._last_epoch is not None and now - self._last_epoch < _EPOCH_SECONDS:
             return False
@@ -61,17 +68,27 @@ class TrainingProgress:
         self.done += 1
         self._images += images
 
+    def pace(self) -> str:
+        """Images per second and time left: ``120 img/s, 2:30 left``."""
+        seconds = (time.perf_counter() - self._began) / max(self.done - self._first, 1) * (self.total - self.done)
+        left = f", {int(seconds) // 60}:{int(seconds) % 60:02d} left" if self.done < self.total else ""
+        return f"{self.images_per_second:.0f} img/s{left}"
+
     def show(self, where: str, parts: dict[str, float]) -> None:
-        """Show where the run is."""
+        """Update the display.
+
+        Args:
+            where: Position in the training, such as ``epoch 2/20``.
+            parts: Parts of the loss.
+        """
         self._last = time.perf_counter()
-        state = f"{describe(parts)}  {self.images_per_second:.0f} img/s"
         if self._bar:
+            state = f"{describe(parts)}  {self.images_per_second:.0f} img/s"
             self._bar.update(self._task, completed=self.done, description=where, state=state)
         else:
-            left = (self._last - self._began) / max(self.done, 1) * (self.total - self.done)
-            logger.info(f"{where}: {state}  {left / 60:.1f} min left")
+            logger.info(f"{where}: {describe(parts)}  {self.pace()}")
 
 
 def describe(parts: dict[str, float]) -> str:
-    """``variational -1.234  consistency 0.567``."""
+    """Format the parts of a loss: ``variational -1.234  consistency 0.567``."""
     return "  ".join(f"{name} {value:.3f}" for name, value in parts.items())

@@ -1,4 +1,4 @@
-"""A training in a run folder: what ``positively train`` and ``po.fit`` do."""
+"""Training into a run folder, for ``positively train`` and ``po.fit``."""
 
 from __future__ import annotations
 
@@ -49,14 +49,17 @@ def train(
     fabric: Fabric | None = None,
     reading: dict[str, Any] | None = None,
 ) -> Path:
-    """Train a classifier and return its run folder.
+    """Train a classifier and write its run folder.
 
     Args:
-        table: Tags of the training images.
-        config: What to do; everything left open is chosen and logged.
-        backbone: A module in place of a timm model's name.
-        fabric: A running engine; one is launched if none is given.
-        reading: How the table was read, to stand in config.yaml.
+        table: Training table.
+        config: Configuration; open values are filled in.
+        backbone: A module to use instead of a timm model.
+        fabric: Running Lightning Fabric instance; default: launch one.
+        reading: How the table was read, to be saved in config.yaml.
+
+    Returns:
+        Path of the run folder.
     """
     if config.plugin:
         load_plugin(config.plugin)
@@ -70,13 +73,13 @@ def train(
 
         return on_first_process(fit_probe)
     logger.debug(choices(asked, config))
-    # After what was asked for: what 'auto' takes depends on the machine, and a command to copy should not.
+    # Named after the requested method, because what 'auto' resolves to depends on the machine.
     place = default_place(table, asked.method, resume=asked.resume == "auto")
     with _opened(config, place, fabric) as folder, preserved_random_state():
-        # Who the images are is found out before anything is learned from them, and by one process.
+        # Only the first process computes content hashes, before anything is learned.
         table = broadcast(agree(partial(with_hashes, table)) if fabric.is_global_zero else agree(lambda: None))
         training = Training(table, config, fabric, Networks(fabric, backbone), store=CheckpointFolder(folder))
-        # Only now: a start that fails (no such backbone, no weights) leaves the folder free for the next.
+        # Written last, so that a start that fails (unknown backbone, missing weights) leaves no folder behind.
         if fabric.is_global_zero and not training.resumed:
             folder.write_config({**(reading or {}), **asdict(config)})
         thresholds = training.run()
@@ -104,14 +107,14 @@ def _module_embedder(backbone: nn.Module, config: TrainConfig, device: torch.dev
 def train_run(
     table: LabelTable, config: TrainConfig, *, backbone: nn.Module | None = None, reading: dict[str, Any] | None = None
 ) -> Path:
-    """As `train`, and write the network as ONNX, so that ``predict`` needs no torch; arguments as there."""
+    """Train as `train` does, and export the network to ONNX so that ``predict`` needs no torch."""
     path = train(table, config, backbone=backbone, reading=reading)
     _write_network(path, backbone)
     return path
 
 
 def _write_network(path: Path, backbone: nn.Module | None = None) -> None:
-    """Write model.onnx of a finished run; a network that cannot be exported is used by torch, which is logged."""
+    """Write model.onnx of a finished run. A network that cannot be exported is run by torch, which is logged."""
     run = Run(path, backbone, "cpu")
     if not is_first_process() or run.is_probe:
         return
@@ -122,7 +125,7 @@ def _write_network(path: Path, backbone: nn.Module | None = None) -> None:
 
 
 def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
-    """Everything of a finished run; save_model comes last, for it says that the run is finished."""
+    """Write all files of a finished run. save_model comes last, because it marks the run as finished."""
     learned, config = training.learned, training.config
     parts = {"train": training.train, "holdout": training.holdout}
     folder.write_images(
@@ -141,9 +144,9 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
     labels = f"{learned.total(POSITIVE):,} positive labels of {len(learned.classes)} classes"
     trained_on = f"{len(learned):,} images with {labels}"
     if not training.learning_helped:
-        trained_on += ", in closed form: what the network itself learned did not help and was dropped"
+        trained_on += "; fine-tuning did not help, so the head is a probe on the original network"
     elif len(learned) > len(training.train):
-        trained_on += ", those held out included once epoch and thresholds were found"
+        trained_on += ", including the held-out images after epoch and thresholds were chosen"
     measured = training.history[training.epoch - 1] if training.learning_helped else {}
     write_card(folder, asdict(config), trained_on, measured)
     save_model(
@@ -158,12 +161,15 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
 def train_together(
     read: Callable[[], LabelTable], config: TrainConfig, reading: dict[str, Any]
 ) -> tuple[Path, LabelTable]:
-    """Train over the processes that a launcher started: one of them looks at the images, all get what it found.
+    """Train in several processes started by a launcher. Only the first process reads the table.
 
     Args:
-        read: Gives the table.
-        config: What to do.
-        reading: How the table is read, to stand in config.yaml.
+        read: Function that reads the table.
+        config: Configuration.
+        reading: How the table is read, to be saved in config.yaml.
+
+    Returns:
+        Path of the run folder, and the table.
     """
     fabric = launch(config)
     table, problem = None, None
@@ -183,7 +189,7 @@ def train_together(
 
 @contextmanager
 def _opened(config: TrainConfig, default: Path, fabric: Fabric) -> Iterator[RunFolder]:
-    """The run folder, held by the first process; if it cannot be had, all of them say so and stop."""
+    """Open the run folder on the first process. If that fails, all processes raise."""
     folder, problem = None, ""
     if fabric.is_global_zero:
         try:
@@ -196,7 +202,7 @@ def _opened(config: TrainConfig, default: Path, fabric: Fabric) -> Iterator[RunF
     try:
         yield folder or RunFolder(place)
     except InterruptedRunError as error:
-        way = f"Go on with the same command and {option('out', place)} {option('resume', 'auto')}."
+        way = f"To resume, repeat the command with {option('out', place)} {option('resume', 'auto')}."
         raise InterruptedRunError(f"{error.message} {way}") from None
     finally:
         if folder:

@@ -1,4 +1,4 @@
-"""Devices, processes and precision: Lightning Fabric, set up from the run's options."""
+"""Devices, processes and precision, with Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 _SET_BY_FABRIC = "PYTORCH_NVML_BASED_CUDA_CHECK"
-"""What importing the engine sets in the environment of whoever imports it."""
+"""Environment variable that importing Lightning sets."""
 
 _FABRIC: dict[str, Any] = {"float32": "32-true", "float16": "16-mixed", "bfloat16": "bf16-mixed", "float64": "64-true"}
-"""Number format by the name that torch uses → the name that Fabric uses."""
+"""Number format in the naming of torch → naming of Fabric."""
 
 
 def launch(options: TrainConfig) -> Fabric:
-    """Start the processes asked for (or join those torchrun started) and return the engine."""
+    """Launch the requested processes (or join those of torchrun) and return the Fabric instance."""
     with _unchanged(_SET_BY_FABRIC):
         from lightning_fabric import Fabric
         from lightning_fabric.strategies.ddp import DDPStrategy
@@ -47,21 +47,21 @@ def launch(options: TrainConfig) -> Fabric:
             accelerator=accelerator,
             devices=devices,
             num_nodes=options.nodes,
-            # Batch-norm statistics stay each process's own between steps; nothing is broadcast inside a step.
+            # Batch-norm statistics are not synchronised between steps, and nothing is broadcast inside a step.
             strategy=DDPStrategy(broadcast_buffers=False) if several and accelerator != "mps" else "auto",
             precision=_FABRIC[dtype],
         )
     except (RuntimeError, TypeError, ValueError) as error:
         names = ("accelerator", "devices", "dtype")
         asked = " ".join(option(name, getattr(options, name)) for name in names)
-        raise ConfigError(f"{asked} cannot be had here: {error}") from None
+        raise ConfigError(f"{asked} is not available on this machine: {error}") from None
     fabric.launch()
     return fabric
 
 
 @contextmanager
 def _unchanged(variable: str) -> Iterator[None]:
-    """Give an environment variable back as it was."""
+    """Restore an environment variable afterwards."""
     before = os.environ.get(variable)
     try:
         yield
@@ -73,16 +73,16 @@ def _unchanged(variable: str) -> Iterator[None]:
 
 
 def dtype_for(accelerator: str) -> str:
-    """Number format that suits a kind of device."""
+    """Default number format for an accelerator."""
     if accelerator not in ("cuda", "gpu", "auto") or not torch.cuda.is_available():
         return "float32"
     return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
 
 
 def seed_torch(seed: int) -> None:
-    """Seed torch's generators.
+    """Seed the generators of torch.
 
-    ``torch.manual_seed`` also writes a traceback for each kind of device that is not there, which takes a millisecond.
+    On a CPU-only machine this avoids ``torch.manual_seed``, which takes about a millisecond to look for other devices.
     """
     if torch.cuda.is_available() or torch.backends.mps.is_available():
         torch.manual_seed(seed)
@@ -91,20 +91,20 @@ def seed_torch(seed: int) -> None:
 
 
 def preserved_random_state() -> AbstractContextManager[None]:
-    """Give torch's generators back as they were: a training seeds them, and its caller may be counting on them."""
+    """Restore the random state of torch afterwards, so that a training does not affect its caller."""
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
 def synchronize_batchnorm(module: nn.Module, device: torch.device, can_freeze: bool = True) -> None:
-    """Let batch-norm layers that take statistics take them over all processes, in place."""
+    """Convert batch-norm layers that update statistics to synchronised ones, in place."""
     module.train()
     is_live = any(isinstance(part, _BatchNorm) and part.training for part in module.modules())
     if not is_live:
         return
     if device.type == "cpu":
         raise ConfigError(
-            "Batch-norm statistics that learn cannot be shared between CPU processes. Pass "
-            + (f"{option('freeze_batchnorm', True)} to leave them as they are, or " if can_freeze else "")
+            "Batch-norm statistics cannot be synchronised between CPU processes. Pass "
+            + (f"{option('freeze_batchnorm', True)} to freeze them, or " if can_freeze else "")
             + f"{option('devices', 1)}."
         )
     convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
@@ -112,7 +112,7 @@ def synchronize_batchnorm(module: nn.Module, device: torch.device, can_freeze: b
 
 @contextmanager
 def double_outputs(wanted: bool) -> Iterator[None]:
-    """Keep a double-precision network's logits in double: Fabric casts outputs to torch's default number format."""
+    """Keep logits of a double-precision network in double; Fabric casts outputs to torch's default number format."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if wanted else before)
     try:
@@ -122,7 +122,7 @@ def double_outputs(wanted: bool) -> Iterator[None]:
 
 
 class Interruption:
-    """The first Ctrl-C or SIGTERM stops the training after the current step; a second one stops at once."""
+    """Handler of Ctrl-C and SIGTERM: the first one stops after the current step, the second one immediately."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -1,4 +1,4 @@
-"""Logits of many images, each exactly once, also over several processes."""
+"""Logits of many images, each scored exactly once, also over several processes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ def score(
     workers: int = 0,
     columns: int | None = None,
 ) -> Logits:
-    """Logits N×C of a dataset, in the table's order.
+    """Score all images of a dataset.
 
-    Over several processes each scores its own rows, and all of them have to call this; no image counts twice.
+    Over several processes each scores its share, and all of them must call this function.
 
     Args:
-        network: Inputs to logits.
-        dataset: Images, or their features.
-        device: Where the network is.
-        batch_size: Images in one forward pass.
-        workers: Processes that read images ahead.
-        columns: How many numbers the network gives an image, if not one a class.
+        network: Module from inputs to logits.
+        dataset: Images or embeddings.
+        device: Device of the network.
+        batch_size: Images per forward pass.
+        workers: Number of processes that read images.
+        columns: Number of outputs per image, if not one per class.
+
+    Returns:
+        Logits in table order, shape (N, C).
     """
     rank, world = distributed.rank(), distributed.world_size()
     was_training = network.training
@@ -41,7 +44,7 @@ def score(
     rows, logits = [], []
     for batch in make_loader(dataset, SequentialBatchSampler(len(dataset), batch_size, rank, world), workers):
         found = network(batch.inputs.to(device)).float()
-        logits.append(found if world > 1 else found.cpu())  # features of parts would fill a device
+        logits.append(found if world > 1 else found.cpu())  # large outputs would fill the memory of the device
         rows.append(batch.rows)
     network.train(was_training)
     classes = len(dataset.table.classes) if columns is None else columns

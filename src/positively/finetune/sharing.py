@@ -1,4 +1,4 @@
-"""Which processes of a training share a folder: on several machines each may have one of its own."""
+"""Finds out which processes share a folder. On several machines each may have its own disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from positively.distributed import agree
 
 
 def processes_at(folder: Path) -> list[int]:
-    """Numbers of the processes that see this folder: on several machines each may have one of its own."""
+    """Ranks of the processes that see the same folder, found by writing a marker file per process."""
     mark = folder / f".{distributed.broadcast(uuid.uuid4().hex)}.{distributed.rank()}"
 
     def leave_mark() -> None:
@@ -21,8 +21,8 @@ def processes_at(folder: Path) -> list[int]:
     try:
         agree(leave_mark)
         found = sorted(int(path.suffix[1:]) for path in folder.glob(f"{mark.stem}.*"))
-        distributed.barrier()  # nobody takes a mark away before all have looked
+        distributed.barrier()  # keep the markers until all processes have looked
     finally:
-        with suppress(PermissionError):  # held by a scanner (Windows): an empty file that stays harms nobody
+        with suppress(PermissionError):  # locked by a virus scanner (Windows); an empty file does no harm
             mark.unlink(missing_ok=True)
     return found

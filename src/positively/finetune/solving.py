@@ -1,7 +1,7 @@
-"""After the network has learned: is it better than as it began, and is a head in closed form better than its own?
+"""After fine-tuning: decide between the fine-tuned and the original network, and between a solved and a trained head.
 
-Tags of images held out decide. The closed form on the network as it began is always there to be fallen back on: what
-was learned has to rank those tags higher, by more than chance.
+Held-out tags decide. The fallback is the probe on the original network; the fine-tuned network is used only if it ranks
+the held-out tags significantly higher.
 """
 
 from __future__ import annotations
@@ -53,51 +53,51 @@ if TYPE_CHECKING:
 Features = npt.NDArray[np.float32]
 Weights = dict[str, Tensor]
 
-# Standard errors ahead that chance gives one time in twenty.
+# One-sided 5 % significance, in standard errors.
 _CERTAIN = 1.645
-# Side of the parts a picture is looked at in, as a share of the map's; smaller maps have no parts.
+# Side of the windows an image is pooled over, as a share of the feature map; smaller maps are pooled as a whole.
 _WINDOW, _SMALLEST_MAP = 3 / 7, 4
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What came of solving the head; nothing, if the network stays as it is, with its own head."""
+    """Result of solving the head. The default values mean that the network keeps its own head."""
 
     calibrated: dict[str, CalibratedScores] = field(default_factory=dict)
-    """What the scores mean, by head."""
+    """Calibration of the scores, by head."""
     out_of_sample: OutOfSample | None = None
-    """Scores of the images solved for, each without its own label in the head."""
+    """Out-of-sample scores: each label is scored by a head that was fitted without it."""
     table: LabelTable | None = None
-    """The images solved for: the training images, then those held out unless the table itself holds them out."""
+    """Images the head was fitted on: the training images, then the held-out images unless the table defines them."""
     learning_helped: bool = True
-    """Whether what the network learned is used."""
+    """Whether the fine-tuned network is used."""
     has_exact_scores: bool = False
-    """Whether the out-of-sample scores are by a network that did not see the labels."""
+    """Whether the out-of-sample scores come from a network that has not seen the labels."""
     kernel: KernelClassifier | None = None
-    """The head that was solved, on what was learned or on the network as it began; None leaves the network's own."""
+    """The solved kernel head, or None if the network keeps its own head."""
     linear: LinearClassifier | None = None
-    """The plain one beside it."""
+    """The solved linear head."""
 
 
 @dataclass(frozen=True)
 class _Learned:
-    """The closed form on features of the network that learned; λ and what scores mean are by the images held out."""
+    """A probe on embeddings of the fine-tuned network. The held-out images determine λ and the calibration."""
 
     features: Features
-    """Of the training images, then of those held out."""
+    """Embeddings of the training images, then of the held-out images."""
     penalty: float
     summary: Summary
     log_ranks: npt.NDArray[np.float64]
-    """Of the tags held out, half of them by a λ that the other half chose."""
+    """Log-ranks of the held-out tags. Each half is ranked with the λ chosen on the other half."""
 
 
 def solve_head(training: Training) -> Solved:
-    """Solve the head on what was learned, if that ranks the tags held out higher than what there was before.
+    """Fit a probe on the fine-tuned network, and use it if it ranks the held-out tags higher than the alternative.
 
-    Before there was the closed form on the network as it began or, where that knew nothing, the network's own head. A
-    network has seen the labels of the training images, so that leave-one-out on the features it learned would leak: λ,
-    the choice and the meaning of scores come from the images held out. On those it began with, leave-one-out is exact,
-    and all images are solved for.
+    The alternative is the probe on the original network or, if the network had no pretrained weights, its own head. The
+    fine-tuned network has seen the labels of the training images, so leave-one-out scores on its embeddings would leak.
+    λ, the decision and the calibration therefore come from the held-out images. On the embeddings of the original
+    network leave-one-out is exact, and all images are used.
     """
     head, trainer = training.classifier.head, training.trainer
     states = training.holdout.states()
@@ -105,12 +105,12 @@ def solve_head(training: Training) -> Solved:
     if not is_plain(head) or not (can_judge or training.initial):
         if trainer.verbose:
             logger.debug(
-                f"The head is not solved in closed form: that takes a plain linear one, and {FEWEST_JUDGES} known "
-                "tags among the images held out."
+                "The trained head is kept. A probe needs a plain linear head and at least "
+                f"{FEWEST_JUDGES} known tags among the held-out images."
             )
         return Solved()
     window = _window(trainer.sample_map())
-    # What all processes have a part in comes first; the first one then solves, and tells the others.
+    # All processes compute embeddings; then the first process solves and broadcasts the result.
     evidence = _Evidence(
         _features(training, window, training.initial) if training.initial else None,
         _features(training, window) if can_judge else None,
@@ -125,41 +125,41 @@ def solve_head(training: Training) -> Solved:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What the network gives of the training images, then of those held out."""
+    """Outputs of the network for the training images, then for the held-out images."""
 
     began: Features | None
-    """Its features as it began; None if that knew nothing."""
+    """Embeddings of the original network; None if it was not pretrained."""
     learned: Features | None
-    """Its features now; None if too few tags are held out to judge by."""
+    """Embeddings of the fine-tuned network; None if there are too few held-out tags to decide."""
     logits: Features | None
-    """Its own head's logits of the images held out."""
+    """Logits of the network's own head for the held-out images."""
 
 
 def _decide(training: Training, evidence: _Evidence) -> Solved:
-    """What is used: the network as it began, or as it is now with a solved head or its own."""
+    """Choose between the original network, and the fine-tuned network with a solved head or its own head."""
     states, began = training.holdout.states(), evidence.began
     if evidence.learned is None or evidence.logits is None:
         assert began is not None
-        _report(training, "Too few tags are held out to tell whether learning helped: the network stays as it began.")
+        _report(training, "Too few held-out tags to tell whether fine-tuning helped: the original network is used.")
         return _as_it_began(training, began)
     positives = states == POSITIVE
     learned = _learned(training, evidence.learned, states)
     after = learned.log_ranks
     if began is None:
-        name, before = "with the network's own", _half_ranks([evidence.logits] * 2, positives)
+        name, before = "trained head", _half_ranks([evidence.logits] * 2, positives)
     else:
-        # Not with the network's own head: of two kinds, the one with the higher log-rank need not be the better.
+        # Not the network's own head: log-ranks of two kinds of heads are not comparable.
         count = len(training.train)
         probe = _solve(training, training.train, began[:count])
-        name, before = "solved on the network as it began", _half_ranks([probe.scores(began[count:])] * 2, positives)
-    # A network as it began has exact leave-one-out, which learning gives away; of two heads on one network, the better.
+        name, before = "original network", _half_ranks([probe.scores(began[count:])] * 2, positives)
+    # The original network has exact leave-one-out scores, so a gain over it must be significant. Of two heads on the
+    # same network the better one is used.
     helps = _is_ahead(after, before, positives, _CERTAIN if began is not None else 0.0)
-    chance = ", for the difference may be chance" if after.mean() > before.mean() else ""
-    verdict = "the former is used" if helps else f"the latter is used{chance}"
-    _report(
-        training,
-        f"Log-rank of {len(after):,} tags held out, with the head solved on what was learned: {after.mean():.2f}, "
-        f"{name}: {before.mean():.2f}; {verdict}.",
+    learned_name = "solved head" if began is None else "fine-tuned network"
+    chance = " (the difference may be due to chance)" if not helps and after.mean() > before.mean() else ""
+    _report(training, f"Held-out tags decide: the {learned_name if helps else name} is used{chance}.")
+    logger.debug(
+        f"Mean log-rank of {len(after):,} held-out tags: {learned_name} {after.mean():.2f}, {name} {before.mean():.2f}."
     )
     if helps:
         return _after_learning(training, learned, evidence.logits, began)
@@ -167,7 +167,7 @@ def _decide(training: Training, evidence: _Evidence) -> Solved:
 
 
 def _apply(training: Training, solved: Solved, window: int) -> None:
-    """Give the network the head that was solved, and the weights it began with if learning did not help."""
+    """Install the solved head, and restore the original weights if fine-tuning did not help."""
     assert solved.kernel is not None and solved.linear is not None
     if not solved.learning_helped:
         assert training.initial is not None
@@ -182,12 +182,12 @@ def _apply(training: Training, solved: Solved, window: int) -> None:
 
 
 def _halves(images: int) -> list[npt.NDArray[np.bool_]]:
-    """Two halves of the images held out: each judges by a λ that the other chose."""
+    """Split the held-out images into two halves. Each half is scored with the λ chosen on the other half."""
     return [np.arange(images) % 2 == half for half in range(2)]
 
 
 def _half_ranks(scores: Sequence[Features], positives: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Log-ranks of the tags of each half among the images of that half, by its own scores."""
+    """Log-ranks of the tags of each half among the images of that half, by the scores of that half."""
     halves = zip(scores, _halves(len(positives)), strict=True)
     return np.concatenate([log_ranks(found, positives & half[:, None], half) for found, half in halves])
 
@@ -198,7 +198,7 @@ def _is_ahead(
     positives: npt.NDArray[np.bool_],
     errors: float = _CERTAIN,
 ) -> bool:
-    """Whether the same tags rank higher by more than so many standard errors; tags of one image are one observation."""
+    """Whether the ranks are higher by more than ``errors`` standard errors. Tags of one image are one observation."""
     difference = ranks - others
     owners = np.concatenate([np.nonzero((positives & half[:, None]).T)[1] for half in _halves(len(positives))])
     centred = np.bincount(owners, difference - difference.mean())
@@ -211,7 +211,7 @@ def _window(feature_map: Tensor) -> int:
 
 
 def _features(training: Training, window: int, weights: Weights | None = None) -> Features:
-    """Pooled features (of parts as well) of the training images and those held out, by these weights or the present."""
+    """Pooled embeddings (with windows, if any) of training and held-out images, by ``weights`` or the current ones."""
     trainer, head = training.trainer, _plain_head(training)
     present = {name: tensor.clone() for name, tensor in trainer.trainable.state_dict().items()}
     pool = partial(pool_windows, pooling=head.pooling, window=window) if window else None
@@ -223,19 +223,19 @@ def _features(training: Training, window: int, weights: Weights | None = None) -
 
 
 def _solve(training: Training, table: LabelTable, features: Features) -> Probe:
-    """The closed form on features that saw no label."""
+    """Fit a probe on embeddings that have not seen any label."""
     options = ProbeOptions(negatives=training.trainer.method.uses_negatives)
     return fit_table(table, features, options, seed=training.config.seed, linear=True)
 
 
 def _solved_table(training: Training) -> LabelTable:
-    """The training images, then those held out; but images that the table itself calls 'val' are left alone."""
+    """Images to fit on: training images, then held-out images, but not those that the table assigns to 'val'."""
     own_val = training.seen.splits is not None and "val" in training.seen.splits
     return training.train if own_val else training.seen.select(training.places)
 
 
 def _as_it_began(training: Training, features: Features) -> Solved:
-    """Every image is solved for on the network as it began: what depth 'probe' gives, with parts."""
+    """Fit the probe on all images with the original network; equals depth 'probe' with windows."""
     table = _solved_table(training)
     probe = _solve(training, table, features[: len(table)])
     return Solved(
@@ -272,27 +272,27 @@ def _learned(training: Training, features: Features, states: States) -> _Learned
 
 
 def _best_penalty(found: dict[float, Features], states: States, judges: npt.NDArray[np.bool_]) -> float:
-    """λ by some of the images held out."""
+    """λ chosen on the images selected by ``judges``."""
     positives = states[judges] == POSITIVE
     return choose_penalty(lambda penalty: found[penalty][judges], positives, between=False)
 
 
 def _after_learning(training: Training, learned: _Learned, logits: Features, began: Features | None) -> Solved:
-    """Every image is solved for, those held out included; what scores mean is by those held out, when they were.
+    """Fit the probe on all images with the fine-tuned network, calibrated on the held-out images.
 
-    What the table lacks is told by the network as it began, if that knew anything: it has not seen the labels.
+    Missing tags are found with the original network if it was pretrained, because it has not seen the labels.
     """
     head, table = _plain_head(training), _solved_table(training)
     network = summarize(logits, training.holdout.states(), leave_one_out=False)
     probe = _fit_learned(training, table, learned.features[: len(table)])
     probe.set_penalty(learned.penalty)
     probe.kernel.summary = learned.summary
-    # A class with few positives among the images held out was learned from the others; its threshold leans on theirs.
+    # A class with few positives among the held-out images can still be learned; its threshold is shrunk to the others.
     is_learned = training.seen.counts(POSITIVE) >= FEWEST_POSITIVES
     probe.kernel.calibration = replace(
         calibrate_summary(learned.summary, asinh_scale=LOGIT_ASINH_SCALE), learned=is_learned
     )
-    # A network gives logits.
+    # The scores of a network are logits.
     plain = replace(calibrate_summary(network, frequency_asinh_scale=np.inf), learned=is_learned)
     weight, bias = (part.detach().cpu().double().numpy() for part in (head.linear.weight.T, head.linear.bias))
     calibrated = {
@@ -322,4 +322,4 @@ def _plain_head(training: Training) -> LinearHead:
 
 def _report(training: Training, sentence: str) -> None:
     if training.trainer.verbose:
-        logger.debug(sentence)
+        logger.info(sentence)

@@ -1,4 +1,4 @@
-"""What the probe on the network as it begins knows: a head to start with, and targets to learn."""
+"""The probe as a teacher: it initialises the head and provides soft targets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ from positively.probe import LinearClassifier, ProbeOptions, fit_table
 
 @dataclass(frozen=True)
 class Teacher:
-    """What the probe on the network as it is knows of the training images."""
+    """What the probe on the original network knows about the training images."""
 
     targets: npt.NDArray[np.float32]
-    """N×C: 1 known, 0 known to be absent, else the probability that the tag is missing."""
+    """Soft targets, shape (N, C): 1 known positive, 0 known negative, else the probability of a missing tag."""
     linear: LinearClassifier | None
-    """Where the head is a plain linear one."""
+    """Linear classifier, if the head is a plain linear layer."""
 
 
 def find_teacher(training: TrainingContext, negatives: bool) -> Teacher:
-    """Fit the probe on the network as it is, on the first process, and tell all of them what it found.
+    """Fit the probe on the original network, on the first process, and broadcast the result.
 
     Args:
-        training: The training that begins.
-        negatives: Whether known negatives are learned from.
+        training: The training before its first step.
+        negatives: Whether to learn from known negatives.
+
+    Returns:
+        Soft targets and linear classifier.
     """
     features, plain = training.embed(), is_plain(training.trainable.head)
 
@@ -46,12 +49,12 @@ def find_teacher(training: TrainingContext, negatives: bool) -> Teacher:
 
 
 def start_solved(training: TrainingContext, negatives: bool) -> None:
-    """Set a plain linear head to what the probe finds on the network as it is; the arguments are those of above."""
+    """Initialise a plain linear head with the solution of the probe on the original network."""
     solved = find_teacher(training, negatives).linear
     if solved is not None:
         fill_linear(training.trainable.head.linear, solved)
 
 
 def is_plain(head: nn.Module) -> bool:
-    """Whether a head is a linear layer over pooled features as they are: the closed form can set it."""
+    """Whether the head is a linear layer over pooled embeddings without normalisation, which the probe can set."""
     return isinstance(head, LinearHead) and not head.normalize

@@ -1,6 +1,6 @@
-"""The one training, without folders: labels → holdout → network → trainer → thresholds.
+"""One training without file handling: labels, holdout, network, trainer, thresholds.
 
-``fit`` puts a run folder around it and the bench a grid; the same configuration and seed give the same weights in both.
+``fit`` adds a run folder, and the benchmark a grid. The same configuration and seed give the same weights in both.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ if TYPE_CHECKING:
 
 
 class Training:
-    """A training that is set up: `run` trains it.
+    """A training that is set up; `run` trains it.
 
     Args:
-        table: Tags of the training images, before anything is hidden.
-        config: Resolved: nothing in it is left open.
-        fabric: The running engine.
-        networks: Where networks and datasets come from.
-        complete: Labels by which the held-out images are judged after each epoch; default: those that are not hidden.
-        store: Where checkpoints go; None saves nothing.
-        verbose: Whether to log what happens.
+        table: Training table, before any labels are hidden.
+        config: Resolved configuration.
+        fabric: Running Lightning Fabric instance.
+        networks: Factory of networks and datasets.
+        complete: Label states for ``holdout_map``; default: the labels that are not hidden.
+        store: Where checkpoints are saved; None saves nothing.
+        verbose: Whether to log progress.
+
+    Raises:
+        TableError: If no training image has a known tag.
+        ConfigError: If the method needs known negatives and the table has none.
     """
 
     def __init__(
@@ -59,16 +63,16 @@ class Training:
         method = create_method(config.method, **config.method_options)
         seen = hide_labels(table, config)
         if not seen.total(POSITIVE):
-            raise TableError(f"{seen.source}: no positive label is left to learn from.")
+            raise TableError(f"{seen.source}: no positive label to learn from.")
         if method.needs_negatives and not seen.has_negatives:
             raise ConfigError(
-                f"Method '{config.method}' learns from known negatives, and {seen.source} has none. If its tags are "
-                f"complete, pass {option('blank', 'negative')}; otherwise take {option('method', 'auto')}."
+                f"Method '{config.method}' needs known negatives, and {seen.source} has none. If its tags are "
+                f"complete, pass {option('blank', 'negative')}; otherwise use {option('method', 'auto')}."
             )
         train_rows, holdout_rows = split_rows(seen, config.holdout, config.seed)
         self.train, self.holdout = seen.select(train_rows), seen.select(holdout_rows)
         if not self.train.total(POSITIVE):
-            raise TableError(f"{seen.source}: none of the {len(self.train)} training images carries a known tag.")
+            raise TableError(f"{seen.source}: none of the {len(self.train)} training images has a known tag.")
         if verbose:
             _describe(self.train, self.holdout, config.method, method.uses_negatives)
         self.classifier = networks.classifier(config, self.train)
@@ -76,7 +80,7 @@ class Training:
         self.seen = source = seen.select(used)
         places = [np.searchsorted(used, rows) for rows in (train_rows, holdout_rows)]
         self.places = np.concatenate(places)
-        """Rows of ``seen``: the training images, then those held out."""
+        """Rows of ``seen``: the training images, then the held-out images."""
         self.trainer = Trainer(
             fabric,
             config,
@@ -88,7 +92,7 @@ class Training:
             verbose,
             None if complete is None else complete.select(holdout_rows).states(),
         )
-        # What a pretrained network sees before it learns: to be fallen back on if learning does not help.
+        # Kept as the fallback if fine-tuning does not help.
         is_pretrained = config.weights != "none" and networks.backbone is None
         self.initial: dict[str, Tensor] | None = None
         if config.solve_head and is_pretrained:
@@ -96,36 +100,40 @@ class Training:
             self.initial = {name: tensor.clone() for name, tensor in state.items()}
             if verbose and (judges := self.holdout.total(POSITIVE)) < FEWEST_JUDGES:
                 logger.info(
-                    f"Only {judges} known tags are held out, and it takes {FEWEST_JUDGES} to tell whether learning "
-                    f"helps: in the end the network will be as it begins. {option('depth', 'probe')} is that at once."
+                    f"Only {judges} known tags are held out; {FEWEST_JUDGES} are needed to tell whether fine-tuning "
+                    f"helps, so the original network will be used. Pass {option('depth', 'probe')} to save time."
                 )
         self.resumed = self.trainer.restore()
         self.history: list[dict[str, float]] = []
-        """One row an epoch, with what was measured on the images held out."""
+        """Metrics, one row per epoch."""
         self.epoch = 0
-        """The epoch whose weights are used."""
+        """Epoch whose weights are used."""
         self.calibrated: dict[str, CalibratedScores] = {}
-        """What scores mean, by head; empty where the head was not solved."""
+        """Calibration of the scores, by head; empty if the head was not solved."""
         self.out_of_sample: OutOfSample | None = None
-        """Scores of the training images, then of those held out, each by labels other than its own."""
+        """Out-of-sample scores of the training images, then of the held-out images."""
 
         self.has_exact_scores = config.depth == "probe"
-        """Whether those scores are by a network that did not see the labels either."""
+        """Whether these scores come from a network that has not seen the labels."""
         self.learning_helped = True
-        """Whether what the network learned is used; otherwise it is as it began, with a head solved in closed form."""
+        """Whether the fine-tuned network is used, rather than the original network with a solved head."""
         self._solved_table: LabelTable | None = None
 
     @property
     def learned(self) -> LabelTable:
-        """What the head learned from: the training images, and those held out after a refit or when solved for."""
+        """Images the head was trained on: training images, and held-out images after a refit or a solve."""
         return self.trainer.table if self._solved_table is None else self._solved_table
 
     def run(self) -> npt.NDArray[np.float64]:
-        """Train, and find the threshold of each class on the held-out images (all, where none are held out)."""
+        """Train, and choose thresholds on the held-out images (on all images if none are held out).
+
+        Returns:
+            Thresholds, shape (C,).
+        """
         self.trainer.run()
         self.history, self.epoch = self.trainer.history, self.trainer.chosen_epoch
         if self.trainer.verbose and self.epoch < len(self.history):
-            logger.debug(f"The weights of epoch {self.epoch} are used, the best on the images held out.")
+            logger.debug(f"Using the weights of epoch {self.epoch}, the best on the holdout.")
         if self.config.solve_head:
             solved = solve_head(self)
             self.calibrated, self.out_of_sample = solved.calibrated, solved.out_of_sample
@@ -141,10 +149,10 @@ class Training:
         return thresholds
 
     def _refit(self, fabric: Fabric, store: CheckpointStore | None, verbose: bool) -> Trainer:
-        """A training on all images, to the epoch that was chosen; what was found on the images held out stays."""
+        """A training on all images up to the chosen epoch. Thresholds and metrics of the first training are kept."""
         config, seen = replace(self.config, stop_epoch=self.epoch), self.seen
         if verbose:
-            logger.debug(f"Learning again from all {len(seen):,} images, to epoch {self.epoch}.")
+            logger.debug(f"Training again on all {len(seen):,} images, up to epoch {self.epoch}.")
         self.classifier = self.networks.classifier(config, seen)
         nothing = np.zeros(0, dtype=np.int64)
         return Trainer(
@@ -165,42 +173,42 @@ class Training:
         few = few_positives(states)
         if len(few) and self.trainer.verbose:
             logger.debug(
-                f"{len(few)} of {states.shape[1]} classes have few known positives among the images held out; their "
-                "thresholds are mostly those of the other classes."
+                f"{len(few)} of {states.shape[1]} classes have few known positives among the held-out images; their "
+                "thresholds rely mostly on the other classes."
             )
         return choose_thresholds(sigmoid(logits), states)
 
     def score(self, table: LabelTable) -> Logits:
-        """Logits of another table's images, by the trained weights."""
+        """Logits of the images of another table, shape (N, C)."""
         return self.trainer.score(self.networks.dataset(self.classifier, self.config, table))
 
 
 class RefitStore:
-    """Where a refit leaves its checkpoints: inside that of the finished training it belongs to."""
+    """Checkpoint store of a refit, nested in the checkpoint of the training it belongs to."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self.store, self.path = store, store.path
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The refit's last checkpoint. A training that goes on writes over it: it may choose another epoch."""
+        """Load the checkpoint of the refit. Resuming the first training discards it, since the epoch may change."""
         refit: dict[str, Any] | None = (self.store.load_checkpoint() or {}).get("refit")
         return refit
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Put it beside the first training's state."""
+        """Save the checkpoint of the refit inside that of the first training."""
         self.store.save_checkpoint({**(self.store.load_checkpoint() or {}), "refit": state})
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
-        """Nothing is held out: what was measured is the first training's."""
+        """Do nothing: the metrics are those of the first training."""
 
 
 def _describe(train: LabelTable, holdout: LabelTable, method: str, uses_negatives: bool) -> None:
     if train.has_negatives and not uses_negatives:
-        logger.info(f"Method '{method}' learns from positive labels alone; the known negatives serve thresholds only.")
+        logger.info(f"Method '{method}' does not learn from known negatives; they are used for thresholds only.")
     negatives = f" and {train.total(NEGATIVE):,} negative" if train.has_negatives and uses_negatives else ""
-    logger.debug(
-        f"Learning from {len(train):,} images, {train.total(POSITIVE):,} positive{negatives} labels; {len(holdout):,} "
-        "images held out."
+    logger.info(
+        f"Training '{method}' on {len(train):,} images with {train.total(POSITIVE):,} positive{negatives} labels; "
+        f"{len(holdout):,} images held out."
     )
     if holdout.total(POSITIVE):
-        logger.debug("Watch holdout_pu, on the images held out: lower is better. A PU loss itself is often negative.")
+        logger.debug("holdout_pu is the PU criterion on the held-out images; lower is better, and it may be negative.")

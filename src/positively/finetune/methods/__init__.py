@@ -1,4 +1,4 @@
-"""Methods: whole systems, each a loss with what belongs to it."""
+"""Training methods. A method is a loss together with its options and its state."""
 
 from positively.finetune.methods.base import Method, StepContext, TrainingContext
 from positively.finetune.methods.loss_method import LossMethod

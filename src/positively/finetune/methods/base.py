@@ -1,4 +1,4 @@
-"""What a method is: options, what it does before training, in a step and after an epoch, and the state it keeps."""
+"""Base class of methods: options, training steps, epoch hooks, and the state that is saved in checkpoints."""
 
 from __future__ import annotations
 
@@ -19,75 +19,84 @@ from positively.randomness import random_stream
 
 @dataclass(frozen=True)
 class NoOptions:
-    """A method without options."""
+    """Options of a method that has none."""
 
 
 class StepContext:
-    """Where a step stands: its random numbers are a function of seed, epoch and step, the same on every process.
+    """Position of a step in the training, with random numbers and gathering over processes.
 
-    ``rows`` are those of the training table, one for each image of this process's part of the batch.
+    Random numbers are a function of seed, epoch and step, the same on every process.
+
+    Args:
+        seed: Random seed of the training.
+        epoch: Current epoch, from 0.
+        step: Current step of the epoch, from 0.
+        rows: Row of the training table for each image of this process's part of the batch, shape (B,).
     """
 
     def __init__(self, seed: int, epoch: int, step: int, rows: Tensor) -> None:
         self.seed, self.epoch, self.step, self.rows = seed, epoch, step, rows
 
     def generator(self, stream: str) -> np.random.Generator:
-        """Numpy generator of this step for one purpose, its name: two purposes never share a draw."""
+        """NumPy generator of this step for one named purpose; different purposes have independent streams."""
         return random_stream(stream, self.seed, self.epoch, self.step)
 
     def gather(self, values: Tensor) -> Tensor:
-        """Values of the whole batch, one row an image, without gradient: this process's alone if there is no other.
+        """Gather the values of the whole batch from all processes, one row per image, without gradient.
 
-        State that is updated from gathered values is the same on every process, and that of a single one.
+        State updated from gathered values is the same on every process, and the same as with a single process.
         """
         return gather_rows(values)
 
 
 class TrainingContext(Protocol):
-    """What a method sees of the training around it."""
+    """What a method can access of the training."""
 
     table: LabelTable
-    """Labels of the training images: row i is the image that steps call row i."""
+    """Training table; row i is the image that steps call row i."""
     trainable: Any
-    """The network: ``trainable(inputs)`` gives logits, ``forward_features`` and ``forward_head`` its two halves."""
+    """The network: ``trainable(inputs)`` returns logits; its halves are ``forward_features`` and ``forward_head``."""
     seed: int
     epoch: int
-    """Epochs that have ended; in `Method.on_epoch_end`, those before the one that just did."""
+    """Number of finished epochs. In `Method.on_epoch_end` the epoch that just ended is not counted yet."""
 
     @property
     def epochs(self) -> int:
-        """Epochs of the schedule; a refit may stop before its end."""
+        """Number of epochs of the schedule; a refit may stop earlier."""
 
     @property
     def inputs(self) -> Any:
-        """Stored features of the training images (probe, tail), one row each; None where images are read."""
+        """Stored embeddings of the training images (depths probe and tail); None if images are read from disk."""
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
 
     def embed(self) -> npt.NDArray[np.float32]:
-        """Pooled features N×D of all training images by the weights as they are, on every process."""
+        """Pooled embeddings of all training images with the current weights, shape (N, D), on every process."""
 
     def score(self) -> npt.NDArray[np.float32]:
-        """Logits of all training images by the weights as they are (averaged, if they are), on every process."""
+        """Logits of all training images with the current (averaged) weights, shape (N, C), on every process."""
 
 
 class Method(nn.Module):
-    """Base of every method.
+    """Base class of all methods.
 
-    It is a module: its parameters are trained with the network's, its buffers (queues, prototypes, labels it keeps for
-    each image) are in the checkpoint, so that a resumed run is the unbroken one.
+    A method is a module: its parameters are trained with the network, and its buffers (queues, prototypes, stored
+    labels) are saved in checkpoints, so that resumed runs give the same result.
+
+    Args:
+        options: Instance of ``Options``; default: the default options.
     """
 
     Options: ClassVar[type] = NoOptions
-    """A frozen dataclass: annotations say what is allowed (`positively.options`), docstrings are the help."""
+    """Frozen dataclass of the options. Annotations define allowed values, docstrings of fields are the help texts."""
     depths: ClassVar[tuple[Depth, ...]] = ("probe", "tail", "finetune")
-    """Depths at which the method works."""
+    """Supported depths."""
     head: ClassVar[str | None] = None
-    """Name of the head the method needs; None takes the one that is asked for."""
+    """Name of the required head; None allows any head."""
     start: ClassVar[Start | None] = None
-    """Start its head needs; None takes what suits the depth."""
+    """Required initialisation of the head; None uses the default of the depth."""
 
     def __init__(self, options: Any = None) -> None:
         super().__init__()
@@ -95,52 +104,58 @@ class Method(nn.Module):
 
     @property
     def uses_negatives(self) -> bool:
-        """Whether known negatives teach this method anything."""
+        """Whether the method learns from known negatives."""
         return False
 
     @property
     def needs_negatives(self) -> bool:
-        """Whether it learns nothing without known negatives."""
+        """Whether the method cannot learn without known negatives."""
         return False
 
     @classmethod
     def defaults(cls, depth: Depth, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options that suit a depth better than those of the dataclass; what is ``given`` wins over them."""
+        """Default options at a depth, where they differ from the dataclass. ``given`` options take precedence."""
         return {}
 
     @classmethod
     def learning(cls, depth: Depth) -> Mapping[str, Any]:
-        """Epochs, learning rate and patience that suit a method better than those of the depth; what is given wins."""
+        """Default epochs, learning rate and patience at a depth, where they differ from the general defaults."""
         return {}
 
     @classmethod
     def benchmark_options(cls, label_frequency: float, published: Mapping[str, Any]) -> dict[str, Any]:
-        """Options that a benchmark can give because it knows what it hid; by default, the share of the positives left.
+        """Options that a benchmark sets because it knows which labels it hid; by default the label frequency.
 
         Args:
             label_frequency: Share of the positives that are known.
-            published: Options of the paper's recipe at this ratio.
+            published: Options of the paper's recipe at this known ratio.
+
+        Returns:
+            Options of the method.
         """
         has_it = any(entry.name == "label_frequency" for entry in fields(cls.Options))
         return {"label_frequency": label_frequency} if has_it else {}
 
     def setup(self, training: TrainingContext) -> None:
-        """Look at the table and the network, and make parameters and buffers, once, before the first step."""
+        """Prepare parameters and buffers from the table and the network, once, before the first step."""
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Parts of the loss of one step, by name; their sum is minimised.
+        """Compute the loss of one step.
 
         Args:
-            network: Inputs to logits, or in two halves: ``forward_head(forward_features(inputs))``.
-            inputs: Images B×3×H×W as bytes, or stored features.
-            states: Label states B×C.
-            step: Rows of the table, random numbers, and what the other processes have.
+            network: The network: ``network(inputs)``, or ``network.forward_head(network.forward_features(inputs))``.
+            inputs: Images as uint8, shape (B, 3, H, W), or stored embeddings.
+            states: Label states, shape (B, C).
+            step: Position of the step.
+
+        Returns:
+            Parts of the loss by name; their sum is minimised.
         """
         raise NotImplementedError
 
     def on_epoch_end(self, training: TrainingContext) -> None:
-        """Act after an epoch, on every process alike; ``training.score()`` gives the logits of the training set."""
+        """Hook after each epoch, called on every process. ``training.score()`` returns the training logits."""
 
     def validation_metrics(self, logits: Tensor) -> dict[str, float]:
-        """What is worth writing down after an epoch, read off the logits of the images held out."""
+        """Additional metrics for the log, computed from the logits of the held-out images."""
         return {"spread": logits.std(dim=0, correction=0).mean().item()}

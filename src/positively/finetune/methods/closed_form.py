@@ -1,4 +1,4 @@
-"""The probe as a method's name, where only names, options and depths are asked for. It is fitted, not trained."""
+"""The probe as an entry of the method registry: name, options and depths. It is fitted, not trained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from positively.probe import ProbeOptions
 
 
 class ClosedForm(Method):
-    """Least-squares density ratios in closed form: `positively.probe.fit_table` on embeddings of all images."""
+    """Fits a kernel classifier on frozen embeddings in closed form. Needs positives only, no epochs and no settings."""
 
     Options = ProbeOptions
     depths = ("probe",)
@@ -15,5 +15,5 @@ class ClosedForm(Method):
 
     @property
     def uses_negatives(self) -> bool:
-        """They are fitted where they are known about as often as positives, and show how many labels are known."""
+        """Known negatives are used if there are about as many as positives, and to estimate the label frequency."""
         return bool(self.options.negatives)

@@ -1,4 +1,4 @@
-"""The closed form teaches the network: what ``auto`` is where more than a head learns from pretrained weights."""
+"""Distillation: a probe teaches the network. Used by ``auto`` where more than a head is trained."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from positively.options import Positive
 
 @dataclass(frozen=True)
 class DistillOptions:
-    """How the teacher's targets are learned."""
+    """Options of distillation."""
 
     blend: Literal["mixup", "logic", "none"] = "mixup"
-    """Pairs of images are learned from: 'mixup' blends both images and targets by one share, 'logic' (LogicMix) takes
-    the mean of two images and the probability that either of them carries a tag, 'none' takes images as they are."""
+    """How pairs of images are blended: 'mixup' mixes images and targets with one weight, 'logic' (LogicMix) averages
+    two images and uses the probability that either has the tag, 'none' uses single images."""
     mixup_beta: Positive = 0.3
-    """Both parameters of the Beta distribution of mixup's share."""
+    """Both parameters of the Beta distribution of the mixup weight."""
     negatives: bool = True
-    """Use known negatives, where there are any."""
+    """Whether to use known negatives."""
 
 
 class Distill(Method):
-    """The closed form is solved on the features the network begins with; the network then learns its soft targets.
+    """Fits a probe on the pretrained network, then trains the network on the probe's probabilities as soft targets.
 
-    A known tag is 1, a known negative 0, and an unknown label the probability that it is missing, by scores that did
-    not see it (`positively.calibration.Calibration.soft_targets`). A linear head starts as the teacher's own.
+    The target is 1 for a known positive, 0 for a known negative, and the out-of-sample probability of a missing tag
+    otherwise (`positively.calibration.Calibration.soft_targets`). A linear head starts from the solution of the probe.
     """
 
     Options = DistillOptions
@@ -44,28 +44,28 @@ class Distill(Method):
 
     @property
     def uses_negatives(self) -> bool:
-        """They are targets of 0."""
+        """Known negatives have the target 0."""
         return bool(self.options.negatives)
 
     @classmethod
     def learning(cls, depth: Depth) -> Mapping[str, Any]:
-        """What the network begins with is good: small steps, few of them, and none that do not help."""
+        """Small learning rate, few epochs and early stopping, because the start is already good."""
         return {"epochs": 3, "lr": 1e-4, "patience": 1} if depth == "tail" else {"patience": 3}
 
     def setup(self, training: TrainingContext) -> None:
-        """Solve the closed form on the network as it is; a linear head starts as the teacher's own."""
+        """Fit the probe on the original network and initialise a linear head with it."""
         teacher = find_teacher(training, self.options.negatives)
         if teacher.linear is not None:
             fill_linear(training.trainable.head.linear, teacher.linear)
-        # In half precision they would round differently on one process and on two.
+        # In full precision, because half precision would round differently on one process and on two.
         self.register_buffer("targets", torch.from_numpy(teacher.targets).to(training.device))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Cross-entropy with the targets, of blended pairs: neighbours in the batch, whose order is random."""
+        """Cross-entropy with soft targets on blended pairs, which are neighbours in the shuffled batch."""
         targets = self.targets[step.rows]
         if self.options.blend != "none" and len(inputs) > 1:
             images = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs
-            # Pairs (0, 1), (2, 3) … both ways round: they stay on one process, however many there are.
+            # Pairs (0, 1), (2, 3), … in both directions, so that pairs stay on one process.
             other = (torch.arange(len(images), device=images.device) ^ 1).clamp_max(len(images) - 1)
             if self.options.blend == "mixup":
                 share = float(step.generator("mix").beta(self.options.mixup_beta, self.options.mixup_beta))

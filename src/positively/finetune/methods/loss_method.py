@@ -1,4 +1,4 @@
-"""A loss as a whole method."""
+"""A loss as a method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from positively.options import kinds_of, options_of
 
 
 class LossMethod(Method):
-    """Minimises one registered loss. Its options are the loss's, and those of the fields of ``Options``."""
+    """Minimises one registered loss. Its options are those of the loss, plus the fields of ``Options``."""
 
     loss_name: ClassVar[str]
 
@@ -22,7 +22,7 @@ class LossMethod(Method):
         self.loss = self.make_loss()
 
     def make_loss(self, **changes: Any) -> LossModule:
-        """The loss with the method's options, and ``changes``."""
+        """Build the loss with the options of the method, updated by ``changes``."""
         kind = LOSSES[self.loss_name]
         names = kinds_of(options_of(kind.function))
         values = {entry.name: getattr(self.options, entry.name) for entry in fields(self.options)}
@@ -30,21 +30,21 @@ class LossMethod(Method):
 
     @property
     def uses_negatives(self) -> bool:
-        """Whether the loss tells a known negative from an unknown label."""
+        """Whether the loss distinguishes known negatives from unknown labels."""
         return LOSSES[self.loss_name].uses_negatives
 
     @property
     def needs_negatives(self) -> bool:
-        """Whether the loss is nothing without known negatives."""
+        """Whether the loss cannot learn without known negatives."""
         return LOSSES[self.loss_name].needs_negatives
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """The loss of one step."""
+        """Loss of one step."""
         return {"loss": self.loss(network(inputs), states)}
 
 
 def method_of_loss(name: str) -> type[LossMethod]:
-    """The method that minimises this loss and nothing else."""
+    """Create the method that minimises a registered loss."""
     loss = LOSSES[name]
     members = {"loss_name": name, "Options": options_of(loss.function), "__module__": loss.__module__}
     return type(f"{loss.__name__}Method", (LossMethod,), {**members, "__doc__": loss.function.__doc__})

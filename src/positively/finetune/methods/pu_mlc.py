@@ -1,4 +1,4 @@
-"""PU-MLC as a whole: the variational loss and the mixup consistency term (equation 8 of the paper)."""
+"""PU-MLC: the variational loss plus the mixup consistency term (equation 8 of the paper)."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from positively.models import Depth
 from positively.options import NonNegative, Positive, options_of
 
 _TEMPERATURE = ("alpha", "temper", "tau_min", "std")
-"""Options of the adaptive temperature: whoever gives one wants it."""
+"""Options of the adaptive temperature. Setting one of them enables it."""
 
 
 @dataclass(frozen=True)
 class MixupOptions:
-    """The consistency term."""
+    """Options of the consistency term."""
 
     mixup: NonNegative = 1.0
-    """λ of equation 8, the weight of the consistency term; 0 turns it off (and saves a third of the work)."""
+    """λ of equation 8, the weight of the consistency term; 0 disables it and saves a third of the computation."""
     mixup_beta: Positive = 0.3
-    """Both parameters of the Beta distribution of the blend's share."""
+    """Both parameters of the Beta distribution of the blending weight."""
 
 
 class VariationalMethod(LossMethod):
-    """PU-MLC and vPU: variational loss + ``mixup`` × consistency on blended pairs.
+    """Variational loss plus ``mixup`` times consistency on blended pairs.
 
-    Pairs are neighbours in the batch. The batch's order is random already, so this is the reference's pairing of two
-    shuffled halves; but it keeps pairs on one process and independent of how many there are. The blended images go
-    through the network together with the plain ones, in one pass: the blend needs the images only, and the targets come
-    out of the same pass.
+    Pairs are neighbours in the batch. Since batches are shuffled, this is equivalent to pairing two shuffled halves as
+    in the reference code, and it keeps pairs on one process, independent of the number of processes. Original and
+    blended images share one forward pass, which also gives the targets.
     """
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Variational and consistency part of one step."""
+        """Variational and consistency part of the loss of one step."""
         options = self.options
         if not options.mixup:
             return {"variational": self.loss(network(inputs), states)}
@@ -62,16 +61,16 @@ class VariationalMethod(LossMethod):
 
 
 class PUMLCMethod(VariationalMethod):
-    """The paper's method."""
+    """The method of the paper: variational PU loss with re-balance factor, adaptive temperature and consistency."""
 
     loss_name = "pu-mlc"
     Options = options_of(pu_mlc, MixupOptions)
 
     @classmethod
     def defaults(cls, depth: Depth, given: Mapping[str, Any]) -> dict[str, Any]:
-        """On stored features a small γ and no temperature (docs/research/measurements.md); as published elsewhere.
+        """At depth 'probe' a small γ and no temperature (docs/research/measurements.md); else the published values.
 
-        Equation 10 divides the level of the logits as well as their spread, which undoes a start at the class
+        The division in equation 10 also changes the level of the logits, which undoes an initialisation at the class
         frequencies.
         """
         if depth != "probe":
@@ -80,11 +79,11 @@ class PUMLCMethod(VariationalMethod):
 
     @classmethod
     def benchmark_options(cls, label_frequency: float, published: Mapping[str, Any]) -> dict[str, Any]:
-        """γ and α of the paper's recipe for the known ratio."""
+        """γ and α of the paper's recipe at this known ratio."""
         return {name: published[name] for name in ("gamma", "alpha") if name in published}
 
     def validation_metrics(self, logits: Tensor) -> dict[str, float]:
-        """Mean spread of the classes' logits and, where the temperature adapts, its mean over the classes."""
+        """Mean spread of the logits over classes and, if the temperature is adaptive, its mean over classes."""
         seen, options = super().validation_metrics(logits), self.options
         if options.tau is None:
             tau = adaptive_temperature(
@@ -95,7 +94,7 @@ class PUMLCMethod(VariationalMethod):
 
 
 class VPUMethod(VariationalMethod):
-    """PU-MLC without re-balance and temperature (Chen et al., NeurIPS 2020)."""
+    """PU-MLC without re-balance factor and temperature (vPU, Chen et al., NeurIPS 2020)."""
 
     loss_name = "vpu"
     Options = options_of(vpu, MixupOptions)

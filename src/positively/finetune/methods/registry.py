@@ -1,4 +1,4 @@
-"""Methods by their names, with their options. Ours are listed in `positively.registry`."""
+"""Creation of methods by name. Built-in methods are listed in `positively.registry`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,46 @@ from positively.registry import LOSSES, METHODS
 
 
 def register_method(name: str) -> Callable[[type[Method]], type[Method]]:
-    """Decorator for a method of one's own; the name of a loss is a method already."""
+    """Decorator that registers a `Method` class under a name.
+
+    Args:
+        name: Name of the method. Names of losses are taken, as every loss is also a method.
+
+    Returns:
+        The decorator.
+
+    Raises:
+        ConfigError: If there is a loss with this name.
+    """
     if name in LOSSES:
-        raise ConfigError(f"There is a loss '{name}', which is a method already. Take another name.")
+        raise ConfigError(f"'{name}' is the name of a loss, and every loss is also a method. Choose another name.")
     return METHODS.register(name)
 
 
 def resolve_options(name: str, depth: Depth, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a method at this depth that differ from its dataclass: what suits the depth, under what is given."""
+    """Options of a method at a depth that differ from its dataclass: defaults of the depth, updated by ``given``."""
     kind = METHODS[name]
     check_options(f"Method '{name}'", given, kinds_of(kind.Options))
     return changed_options(make_options(kind.Options, f"Method '{name}'", {**kind.defaults(depth, given), **given}))
 
 
 def create_method(name: str, **options: Any) -> Method:
-    """Make a method by its name; an option it does not have is an error that lists those it has."""
+    """Create a method.
+
+    Args:
+        name: Name of the method.
+        **options: Options of the method.
+
+    Returns:
+        The method.
+
+    Raises:
+        ConfigError: If the method or an option is unknown, or a value is out of range.
+
+    Example:
+        >>> from positively.finetune import create_method
+        >>> create_method("pu-mlc", gamma=0.4).options.gamma
+        0.4
+    """
     kind = METHODS[name]
     return kind(make_options(kind.Options, f"Method '{name}'", options))

@@ -1,4 +1,4 @@
-"""uPU and nnPU as methods: they need the prior of each class."""
+"""uPU and nnPU as methods. Both need the class priors."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from positively.probe.tables import copies, label_states
 
 @dataclass(frozen=True)
 class RiskOptions:
-    """Where the prior comes from."""
+    """Options for the class prior."""
 
     label_frequency: Annotated[float, Range(above=0, maximum=1)] | None = None
-    """Share of the true positives that are known: the prior is the frequency of the known positives divided by it.
-    Default: estimated for each class by the closed form on stored features; one half where images are read."""
+    """Share of the true positives that are known. The prior is the frequency of known positives divided by it.
+    Default: estimated per class by a probe on stored embeddings; 0.5 if images are read from disk."""
     prior: Share | None = None
-    """Share of the images that carry a class, the same for all classes, in place of the estimate."""
+    """Share of images that carry a class, the same for all classes, instead of the estimate."""
 
 
 class RiskMethod(LossMethod):
-    """A risk estimator whose prior is the frequency of the known positives over the label frequency."""
+    """PU risk estimator; the class prior is the frequency of known positives divided by the label frequency."""
 
     def make_loss(self, **changes: Any) -> Any:
-        """The loss; the prior is known only once there is a table."""
+        """Build the loss; until the table is known it has a placeholder prior."""
         given = {} if self.options.prior is None else {"prior": self.options.prior}
         return super().make_loss(**{"prior": 0.05, **given, **changes})
 
     def setup(self, training: TrainingContext) -> None:
-        """Estimate the prior, unless it was given."""
+        """Estimate the class priors, unless a prior was given."""
         if self.options.prior is None:
             known = training.table.frequencies()
             estimate = torch.tensor(
@@ -49,17 +49,17 @@ class RiskMethod(LossMethod):
 
 
 def label_frequency(training: TrainingContext, given: float | None) -> npt.NDArray[np.float64] | float:
-    """Share of the true positives that are known: as given, or estimated for each class, or one half."""
+    """Share of the true positives that are known: as given, estimated per class, or 0.5."""
     if given is not None:
         return given
     inputs = training.inputs
     if inputs is None:
         logger.warning(
-            "The share of the true positives that are known is taken to be one half, for there are no stored "
-            f"features to estimate it by. If you know it, pass {option('options', {'label_frequency': 0.3})}."
+            "Assuming that half of the true positives are known, because there are no stored embeddings to estimate it "
+            f"from. If you know the share, pass {option('method_options', {'label_frequency': 0.3})}."
         )
         return 0.5
-    # Maps are pooled; of a hundred times the size of vectors, they are read a few at a time.
+    # Feature maps are large, so they are pooled a few at a time.
     parts = [inputs[slice(start, start + 1024)] for start in range(0, len(inputs), 1024)]
     pooled = np.concatenate([part if part.ndim == 2 else part.reshape(*part.shape[:2], -1).mean(-1) for part in parts])
     probe = fit(pooled, label_states(training.table), groups=copies(training.table), seed=training.seed)
@@ -67,14 +67,14 @@ def label_frequency(training: TrainingContext, given: float | None) -> npt.NDArr
 
 
 class UPUMethod(RiskMethod):
-    """The unbiased risk (equation 5 of the paper)."""
+    """Unbiased PU risk (uPU, equation 5 of the paper), with estimated class priors."""
 
     loss_name = "upu"
     Options = options_of(upu, RiskOptions)
 
 
 class NNPUMethod(RiskMethod):
-    """The non-negative risk."""
+    """Non-negative PU risk (nnPU), with estimated class priors."""
 
     loss_name = "nnpu"
     Options = options_of(nnpu, RiskOptions)

@@ -1,4 +1,4 @@
-"""Losses whose numbers change in the course of a training: SPLC and GR as methods."""
+"""SPLC and GR as methods: losses whose parameters change during training."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from positively.options import Index, Positive, options_of
 
 
 class ScheduledLossMethod(LossMethod):
-    """A loss with other numbers in every epoch."""
+    """A loss whose parameters change from epoch to epoch."""
 
     def numbers(self, epoch: int) -> dict[str, float]:
-        """Options of the loss in this epoch, counted from 0."""
+        """Parameters of the loss in an epoch, counted from 0."""
         raise NotImplementedError
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """The loss with this epoch's numbers."""
+        """Loss of one step with the parameters of this epoch."""
         for name, value in self.numbers(step.epoch).items():
             setattr(self.loss, name, value)
         return super().training_step(network, inputs, states, step)
@@ -29,54 +29,54 @@ class ScheduledLossMethod(LossMethod):
 
 @dataclass(frozen=True)
 class SPLCOptions:
-    """When labels are first corrected."""
+    """Options of SPLC."""
 
     warmup: Index = 1
-    """Epochs in which no label is corrected."""
+    """Epochs before labels are corrected."""
 
 
 class SPLCMethod(ScheduledLossMethod):
-    """SPLC: no correction before the network has learned for an epoch."""
+    """Self-paced loss correction (SPLC): unknown labels above a threshold count as positive after a warm-up."""
 
     loss_name = "splc"
     Options = options_of(splc, SPLCOptions)
 
     def numbers(self, epoch: int) -> dict[str, float]:
-        """The threshold, which nothing exceeds before."""
+        """A threshold of 1 during the warm-up, which no probability exceeds."""
         return {"threshold": self.options.threshold if epoch >= self.options.warmup else 1.0}
 
 
 @dataclass(frozen=True)
 class GROptions:
-    """Where the four numbers begin; the loss's own are those they end with."""
+    """Start values of the four parameters; the options of the loss are the final values."""
 
     slope_start: float = 0.0
-    """Slope of the share in which an unknown label is taken for positive, in the first epoch."""
+    """Slope of the share in which an unknown label counts as positive, in the first epoch."""
     offset_start: float = -2.0
-    """Offset of that share, in the first epoch."""
+    """Offset of that share in the first epoch."""
     center_start: float = 0.5
-    """Probability at which an unknown label counts most, in the first epoch."""
+    """Probability at which an unknown label has the largest weight, in the first epoch."""
     width_start: Positive = 2.0
-    """How far around it others count, in the first epoch."""
+    """Width of that weight in the first epoch."""
 
 
 _MOVING = ("slope", "offset", "center", "width")
-_SHARE_OF_TRAINING = 0.8  # eight of the authors' ten epochs
+_SHARE_OF_TRAINING = 0.8  # eight of ten epochs, as in the authors' code
 
 
 class GRMethod(ScheduledLossMethod):
-    """GR: slope, offset, center and width move on a line during the first four fifths of the training."""
+    """Generalised robust loss (GR) whose four parameters change linearly during the first 80 % of the training."""
 
     loss_name = "gr"
     Options = options_of(gr, GROptions)
     epochs: int = 10
 
     def setup(self, training: TrainingContext) -> None:
-        """Learn how long the training is."""
+        """Read the number of epochs."""
         self.epochs = training.epochs
 
     def numbers(self, epoch: int) -> dict[str, float]:
-        """The four in this epoch."""
+        """Values of the four parameters in an epoch."""
         last = max(_SHARE_OF_TRAINING * self.epochs - 1, 1)
         done = min(epoch / last, 1.0)
         ends = {name: (getattr(self.options, f"{name}_start"), getattr(self.options, name)) for name in _MOVING}
