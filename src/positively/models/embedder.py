@@ -1,4 +1,4 @@
-"""Torch embeds images: on a GPU, or by a module of your own."""
+"""Embedding images with torch: on a GPU, or with a user-defined module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ _BATCH = 32
 
 
 class NetworkEmbedder:
-    """Images → pooled features of a frozen backbone, in batches."""
+    """Computes pooled embeddings with a frozen backbone, in batches.
+
+    Args:
+        backbone: Name of a timm model, or a module.
+        weights: ``"pretrained"``, ``"none"`` or a ``.safetensors`` file.
+        image_size: Side of the images in pixels; default: 224.
+        pooling: Pooling over positions.
+        window: Side of the windows that are pooled in addition to the whole map; 0: none.
+        seed: Seed of random weights.
+        device: Device; default: the GPU if there is one.
+    """
 
     def __init__(
         self,
@@ -38,7 +48,7 @@ class NetworkEmbedder:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
-        """Build the backbone; arguments as of `positively.embedding.find_embedder`."""
+        """Create the backbone."""
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             body = create_backbone(backbone, weights, image_size or 224)
@@ -51,7 +61,7 @@ class NetworkEmbedder:
 
     @torch.inference_mode()
     def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Vector]:
-        """The embedding of each image, in order."""
+        """Embed images. Yields one embedding per image, shape (D,), in order."""
         backbone = self.backbone.to(self.device)
         mean, std = (
             torch.tensor(values, device=self.device)[:, None, None]
@@ -70,10 +80,16 @@ class NetworkEmbedder:
             yield from pooled.float().cpu().numpy()
 
     def export(self, path: Path) -> BackboneEmbedder:
-        """Write the backbone as an ONNX file, and return what embeds images with it in place of torch.
+        """Export the backbone to ONNX.
+
+        Args:
+            path: Path of the ONNX file.
+
+        Returns:
+            An embedder that gives the same embeddings without torch.
 
         Raises:
-            RunError: The backbone cannot be exported.
+            RunError: If the backbone cannot be exported.
         """
         write_backbone(self.backbone.cpu(), path)
         name, preprocessing = self.backbone.name, self.preprocessing

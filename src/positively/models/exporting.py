@@ -1,4 +1,4 @@
-"""Networks of torch as ONNX files, so that the core runs them without torch: each is compared with torch first."""
+"""Export of networks to ONNX, so that the core can run them without torch. Each file is compared with torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from positively.runs.run import Run
 
 _TOLERANCE = 1e-4
-"""Largest difference to torch, relative to the largest number given, with which a file is the same network."""
+"""Largest accepted difference to torch, relative to the largest output."""
 _BATCHES = (1, 2, 5)
 _LARGEST_SIDE = 2048
 _OUTPUTS = [SCORES, TAGS, EMBEDDING, LOGITS]
@@ -37,14 +37,14 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def export_backbone(name: str, weights: str, image_size: int | None, seed: int, path: Path) -> None:
-    """Write a timm model without its classifier: normalised images → feature map.
+    """Export a timm model without its classifier: normalised images to feature map.
 
     Args:
-        name: The timm model.
-        weights: 'pretrained', a .safetensors file, or 'none' for random ones.
+        name: Name of the timm model.
+        weights: 'pretrained', a .safetensors file, or 'none' for random weights.
         image_size: Side of the images; default: 224.
         seed: Seed of random weights.
-        path: The file.
+        path: Path of the ONNX file.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -53,10 +53,14 @@ def export_backbone(name: str, weights: str, image_size: int | None, seed: int, 
 
 
 def write_backbone(backbone: Backbone, path: Path) -> None:
-    """Write a backbone on the CPU as an ONNX file: normalised images → feature map.
+    """Export a backbone to ONNX: normalised images to feature map.
+
+    Args:
+        backbone: The backbone, on the CPU.
+        path: Path of the ONNX file.
 
     Raises:
-        RunError: It cannot be exported, or the file does not give what torch gives.
+        RunError: If the backbone cannot be exported, or the outputs of the file differ from those of torch.
     """
     module, any_size = _made_ready(backbone, backbone)
     program = _program(module, backbone, any_size, ["map"])
@@ -69,7 +73,7 @@ def write_backbone(backbone: Backbone, path: Path) -> None:
 
 
 class _RunModule(nn.Module):
-    """Images B×3×H×W, RGB in [0, 1] → scores, tags, mean features and logits."""
+    """Module from RGB images (B, 3, H, W) in [0, 1] to scores, tags, mean embeddings and logits."""
 
     thresholds: Tensor
 
@@ -86,10 +90,16 @@ class _RunModule(nn.Module):
 
 
 def write_run_network(run: Run) -> Path:
-    """Write model.onnx of a run whose network learned, in the form of those of probes.
+    """Export the network of a fine-tuned run to model.onnx, with the same outputs as that of a probe.
+
+    Args:
+        run: The run.
+
+    Returns:
+        Path of the file.
 
     Raises:
-        RunError: The network cannot be exported, or the file does not give what torch gives; nothing is written.
+        RunError: If the network cannot be exported, or the outputs differ from those of torch. Nothing is written then.
     """
     classifier = load_network(run).cpu().eval()
     program = classifier_program(classifier, run.thresholds, run.classes, run.head)
@@ -105,13 +115,16 @@ def write_run_network(run: Run) -> Path:
 
 
 def classifier_program(classifier: Classifier, thresholds: Thresholds, classes: Sequence[str], head: str) -> Any:
-    """Torch's ONNX program of a classifier, in the form of the graphs of probes.
+    """Create the ONNX program of a classifier, with the same outputs as that of a probe.
 
     Args:
-        classifier: The network, which stays as it is.
-        thresholds: Score from which a tag is given.
-        classes: Names of the classes.
-        head: What the head is called.
+        classifier: The network, which is not changed.
+        thresholds: Threshold of each class, shape (C,).
+        classes: Class names.
+        head: Name of the head.
+
+    Returns:
+        The ONNX program of torch.
     """
     backbone = classifier.backbone
     module, any_size = _made_ready(_RunModule(for_use(classifier), thresholds), backbone)
@@ -120,7 +133,7 @@ def classifier_program(classifier: Classifier, thresholds: Thresholds, classes: 
         scopes = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))
         if any(scope.endswith("backbone") for scope in scopes):
             node.name = f"{BACKBONE}{number}"
-        node.metadata_props.clear()  # torch writes places on this machine into it
+        node.metadata_props.clear()  # contains paths of this machine
     preprocessing = Preprocessing(backbone.image_size, backbone.mean, backbone.std, backbone.interpolation)
     told = describe(classes, thresholds, preprocessing, backbone=backbone.name, head=head)
     program.model.metadata_props.update(told | preprocessing_metadata(preprocessing))
@@ -128,9 +141,9 @@ def classifier_program(classifier: Classifier, thresholds: Thresholds, classes: 
 
 
 def _made_ready(module: nn.Module, backbone: Backbone) -> tuple[nn.Module, bool]:
-    """A copy of a module for export, and whether it will take images of several sizes."""
+    """A copy of a module for export, and whether it may take images of different sizes."""
     made = for_use(module)
-    # A ViT has the positions of one size; any other network takes what it can halve.
+    # A ViT has position embeddings of one size. Other networks take any size that they can halve.
     any_size = backbone.image_size % SIZE_STEP == 0 and not hasattr(backbone.network, "pos_embed")
     if any_size:
         pad_evenly(made)
@@ -138,24 +151,24 @@ def _made_ready(module: nn.Module, backbone: Backbone) -> tuple[nn.Module, bool]
 
 
 def _program(module: nn.Module, backbone: Backbone, any_size: bool, outputs: list[str]) -> Any:
-    """Torch's ONNX program for any number of images, of any size where that can be had."""
+    """Create the ONNX program for any batch size, and for any image size if possible."""
     side, size = torch.export.Dim, backbone.image_size
     if any_size:
-        # An example whose sides differ, and that no stage brings down to one position: what is true of it alone would
-        # become a rule of the graph.
+        # The example has unequal sides and is large enough that no stage reduces it to one position. Otherwise the
+        # exporter would turn properties of the example into constraints of the graph.
         height = max(size, 4 * SIZE_STEP)
         most = _LARGEST_SIDE // SIZE_STEP
         shape = {0: side("batch"), 2: SIZE_STEP * side("rows", max=most), 3: SIZE_STEP * side("columns", max=most)}
         try:
             return to_onnx(module, torch.zeros(2, 3, height, height + SIZE_STEP), outputs, shape)
-        except RunError:  # a network that is bound to its size without saying so
+        except RunError:  # the network has a fixed size without declaring it
             pass
     return to_onnx(module, torch.zeros(2, 3, size, size), outputs, {0: side("batch")})
 
 
 @torch.inference_mode()
 def _refuse_other(path: Path, network: nn.Module, outputs: list[str], size: int, name: str) -> None:
-    """Raise unless a file gives what torch gives, at several batch sizes."""
+    """Raise RunError unless a file gives the same outputs as torch, for several batch sizes."""
     session = open_session(path)
     for batch in _BATCHES:
         images = example_pixels(batch, size, size)
@@ -166,5 +179,5 @@ def _refuse_other(path: Path, network: nn.Module, outputs: list[str], size: int,
                 continue
             reference = wanted.float().numpy()
             difference = np.abs(found - reference).max() / max(float(np.abs(reference).max()), 1e-12)
-            if not difference <= _TOLERANCE:  # also where it is no number
+            if not difference <= _TOLERANCE:  # true for NaN as well
                 raise RunError(f"{name} cannot be exported: the ONNX file differs from torch by {difference:.2g}.")

@@ -1,10 +1,12 @@
-"""Names of features: two networks share one only if they give the same features."""
+"""Fingerprints of networks: equal only if the embeddings are equal."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from functools import partial
 from types import CodeType
@@ -15,21 +17,28 @@ from torch import Tensor, nn
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _LIBRARIES = ("torch", "torchvision", "timm", "builtins")
-"""Packages whose classes are known by their name and by what they print of themselves."""
+"""Packages whose classes are identified by name and repr."""
 
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
 def fingerprint(network: nn.Module, *settings: object) -> str:
-    """Short name of a network and of all settings that shape its features.
+    """Fingerprint of a network and of all settings that determine its embeddings.
 
-    The network counts with its weights, its configuration (strides, kernel sizes … and plain attributes) and, for
-    classes that are neither torch's nor timm's, their code.
+    It covers the weights, the configuration (strides, kernel sizes and other plain attributes) and, for classes outside
+    torch and timm, their code.
+
+    Args:
+        network: The network.
+        *settings: Further settings, identified by their repr.
+
+    Returns:
+        A hexadecimal digest.
     """
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=12)
     for line in _description(network):
         digest.update(_ADDRESS.sub("", line).encode())
-    # Buffers that are not saved shape the features as well.
+    # Non-persistent buffers matter too.
     tensors: dict[str, Any] = {**dict(network.named_buffers()), **network.state_dict()}
     for name, tensor in sorted(tensors.items()):
         if not isinstance(tensor, Tensor):  # extra state of a module
@@ -41,7 +50,7 @@ def fingerprint(network: nn.Module, *settings: object) -> str:
 
 
 def _description(network: nn.Module) -> Iterator[str]:
-    """What is computed, in words."""
+    """Describe the computation of a network."""
     yield repr(network)
     classes: set[type] = set()
     for name, module in network.named_modules():
@@ -54,17 +63,17 @@ def _description(network: nn.Module) -> Iterator[str]:
 
 
 def _plain(value: object) -> str:
-    """A value that is told in words: a number, a name, a function, or several of them; empty for all others."""
+    """Text of a plain value (number, string, function, or a sequence of them); empty for other values."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return repr(value)
     if isinstance(value, (tuple, list)):
         parts = [_plain(part) for part in value]
-        return f"({', '.join(parts)})" if all(parts) else ""  # dicts are not told: timm's name the weights' file
+        return f"({', '.join(parts)})" if all(parts) else ""  # no dicts: timm's contain paths of weight files
     if isinstance(value, partial):
         return _plain((value.func, value.args, tuple(value.keywords.items()))) or repr(value)
     if inspect.isbuiltin(value):
         return value.__qualname__
-    if inspect.isfunction(value):  # by its compiled code: two lambdas on one line have the same source
+    if inspect.isfunction(value):  # by its bytecode, as two lambdas on one line have the same source
         return f"{value.__module__}.{value.__qualname__} {'' if _is_known(value) else _compiled(value.__code__)}"
     return ""
 
@@ -74,12 +83,17 @@ def _is_known(thing: Any) -> bool:
 
 
 def _code(kind: type) -> str:
-    """Source of a class; where there is none (a notebook, ``exec``), its compiled code."""
+    """Source code of a class without comments and docstrings, or its bytecode if there is no source (a notebook)."""
     try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):
         functions = {name: value for name, value in vars(kind).items() if inspect.isfunction(value)}
         return repr([(name, _compiled(function.__code__)) for name, function in functions.items()])
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            is_text = [isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) for part in node.body]
+            node.body = [part for part, text in zip(node.body, is_text, strict=True) if not text]
+    return ast.dump(tree)
 
 
 def _compiled(code: CodeType) -> tuple[object, ...]:

@@ -1,8 +1,8 @@
-"""LgConv for use: what is linear in the map goes into the 3×3 kernel, and the global branch is left with its attention.
+"""Folding of LgConv for inference: its linear part moves into the 3×3 kernel, only the attention part remains.
 
-With BatchNorm's statistics fixed, norm(z) = s·z + t with s = weight / √(variance + ε). So in conv(x) +
-norm(projection(x) + handed back), the part s·projection(x) is a 1×1 convolution of the same positions and joins the
-middle of the kernel, t joins the bias, and s the projection of the few vectors that are handed back.
+With fixed BatchNorm statistics, norm(z) = s·z + t with s = weight / √(variance + ε). In conv(x) + norm(projection(x) +
+attention), s·projection(x) is a 1×1 convolution and moves to the centre of the kernel, t moves to the bias, and s
+scales the projection of the attention part.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from positively.models.lgconv import LgConv
 
 
 class FoldedLgConv(nn.Module):
-    """What an `LgConv` in eval mode computes, with one convolution less. It cannot be trained.
+    """An `LgConv` in eval mode with one convolution less. It cannot be trained.
 
-    Shapes: input B×C×H×W, output that of the convolution.
+    Takes inputs of shape (B, C, H, W); the output has the shape of the convolution's.
+
+    Args:
+        block: The LgConv to fold.
     """
 
     @torch.no_grad()
@@ -28,7 +31,7 @@ class FoldedLgConv(nn.Module):
         super().__init__()
         self.branch = copy.deepcopy(block.global_branch)
         norm, projection = self.branch.norm, self.branch.projection
-        # In double: the difference to the unfolded block is then one rounding of the weights.
+        # In double precision, so that folding rounds the weights only once.
         scale = norm.weight.double() / torch.sqrt(cast(Tensor, norm.running_var).double() + norm.eps)
         shift = norm.bias.double() - scale * cast(Tensor, norm.running_mean).double()
         if projection.bias is not None:
@@ -46,20 +49,29 @@ class FoldedLgConv(nn.Module):
         self.requires_grad_(False).eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the local and the global answer, added."""
+        """Sum of convolution and attention part."""
         added: Tensor = self.conv(x) + self.branch.handed_back(x)
         return added
 
 
 def fold_lgconv(model: nn.Module) -> nn.Module:
-    """Fold every LgConv of ``model``, in place, for use: it is in eval mode then, and gives what it gave before.
+    """Fold every LgConv of a model in place, for inference. The model is set to eval mode; its output is unchanged.
 
-    Left alone are convolutions that compute their kernel anew in every pass, and those with a stride that pad as
-    TensorFlow does: the middle of the kernel then stands on other positions than the projection.
+    Convolutions that compute their kernel in each pass are not folded, nor are strided ones with TensorFlow padding,
+    whose kernel centre is at other positions than the projection.
 
-    >>> folded = fold_lgconv(nn.Sequential(LgConv(nn.Conv2d(64, 64, 3, padding=1))))
-    >>> folded(torch.zeros(2, 64, 7, 5)).shape
-    torch.Size([2, 64, 7, 5])
+    Args:
+        model: The model.
+
+    Returns:
+        The same model.
+
+    Example:
+        >>> import torch
+        >>> from positively.models import LgConv, fold_lgconv
+        >>> folded = fold_lgconv(torch.nn.Sequential(LgConv(torch.nn.Conv2d(64, 64, 3, padding=1))))
+        >>> folded(torch.zeros(2, 64, 7, 5)).shape
+        torch.Size([2, 64, 7, 5])
     """
     model.eval()
     for module in list(model.modules()):
@@ -70,7 +82,7 @@ def fold_lgconv(model: nn.Module) -> nn.Module:
 
 
 def _is_aligned(block: LgConv) -> bool:
-    """Whether there is a plain kernel to fold into, and its middle stands where the projection looks."""
+    """Whether there is a constant kernel to fold into, centred where the projection is."""
     conv = block.conv
     is_plain = type(conv) is nn.Conv2d or (type(conv) is Conv2dSame and max(conv.stride) == 1)
     return is_plain and block.global_branch.norm.running_var is not None

@@ -1,4 +1,4 @@
-"""LgConv: a 3×3 convolution with a global branch beside it ("Local-Global Convolution" and its figure in the paper)."""
+"""LgConv: a 3×3 convolution with a parallel global branch ("Local-Global Convolution" in the paper)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,28 @@ from positively.errors import ConfigError
 
 Init = Literal["constant", "normal"]
 
-# A head of the branch needs a few channels to carry anything, and stems have three.
+# A head of the branch needs several channels, and stems have only three.
 MINIMUM_CHANNELS = 32
 
 
 class GlobalBranch(nn.Module):
-    """Gather the whole map into one vector a head, and hand it back to every position.
+    """Global branch: aggregates the map into one vector per head and broadcasts it to all positions.
 
-    Shapes: input B×C×H×W, output B×O×⌈H/stride⌉×⌈W/stride⌉, for any H and W.
+    Takes maps (B, C, H, W) and returns (B, O, ⌈H/stride⌉, ⌈W/stride⌉).
 
-    Three linear maps are moved past the sums over positions: the value convolution acts on the gathered vectors, the
-    projection on the few vectors that are handed back, and the map's average joins the attention scores after its
-    convolution. Nothing is ever expanded to H×W that is the same everywhere, and the result is that of the layers
-    applied in the order of the paper, up to rounding.
+    Three linear maps are moved past the sums over positions to save computation: the value convolution acts on the
+    aggregated vectors, the projection on the vectors to broadcast, and the spatial average enters the attention scores
+    after its convolution. The result equals that of the layers in the order of the paper, up to rounding.
+
+    Args:
+        channels: Number of input channels C.
+        out_channels: Number of output channels O.
+        stride: Stride of the convolution.
+        heads: Maximum number of heads; the largest divisor of the channels is used.
+        reduction: Factor by which channels are reduced for the attention.
+        scale: Initial weight of the BatchNorm.
+        init: Initialisation of that weight, see `add_lgconv`.
+        **factory: Device and dtype of the layers.
     """
 
     def __init__(
@@ -49,23 +58,23 @@ class GlobalBranch(nn.Module):
         self.value = nn.Conv2d(channels, channels, 1, **factory)
         self.projection = nn.Conv2d(channels, out_channels, 1, stride=stride, **factory)
         self.norm = nn.BatchNorm2d(out_channels, **factory)
-        # The branch starts next to silent, so that pretrained weights keep their meaning.
+        # The branch starts close to zero, so that pretrained weights keep working.
         if init == "constant":
             nn.init.constant_(self.norm.weight, scale)
         else:
             nn.init.normal_(self.norm.weight, std=scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the branch adds to the convolution's output."""
-        # projection(x + values · broadcast): the inner residual and what the heads hand back, summed after projecting.
+        """Compute what the branch adds to the output of the convolution."""
+        # projection(x + values · broadcast), with both summands projected separately.
         added: Tensor = self.norm(self.projection(x) + self.handed_back(x))
         return added
 
     def handed_back(self, x: Tensor) -> Tensor:
-        """What the heads hand back to every position, projected."""
+        """Projected attention part: what the heads broadcast to every position."""
         local = F.relu(self.reduce(x))
         average = local.mean((2, 3))
-        # Softmax over the positions, in float32 whatever the precision around it: it normalises thousands of them.
+        # Softmax over thousands of positions, so always in float32.
         aggregation = _scores(self.aggregation, local, average).flatten(2).float().softmax(-1).to(x.dtype)
         row_step, column_step = self.projection.stride
         broadcast = _scores(self.broadcast, local, average).sigmoid()[..., ::row_step, ::column_step]
@@ -73,7 +82,7 @@ class GlobalBranch(nn.Module):
         gathered = torch.einsum("bhp,bcp->bhc", aggregation, x.flatten(2))
         value_weight = self.value.weight.reshape(self.heads, -1, x.shape[1])
         values = torch.einsum("bhc,hdc->bhd", gathered, value_weight)
-        if self.value.bias is not None:  # enters once: the aggregation weights of a head sum to one
+        if self.value.bias is not None:  # added once, because the aggregation weights of a head sum to one
             values = values + self.value.bias.view(self.heads, -1)
         projection_weight = self.projection.weight.reshape(-1, self.heads, x.shape[1] // self.heads)
         projected = torch.einsum("bhd,ohd->bho", values, projection_weight)
@@ -81,20 +90,31 @@ class GlobalBranch(nn.Module):
 
 
 def _scores(attention: nn.Conv2d, local: Tensor, average: Tensor) -> Tensor:
-    """1×1 convolution of the local features and their spatial average, without expanding the average."""
+    """1×1 convolution of local features and their spatial average, without expanding the average."""
     reduced = local.shape[1]
     constant = F.linear(average, attention.weight[:, reduced:, 0, 0], attention.bias)
     return F.conv2d(local, attention.weight[:, :reduced]) + constant[..., None, None]
 
 
 class LgConv(nn.Module):
-    """``conv(x) + global_branch(x)``: a convolution that also sees the whole map.
+    """A convolution plus a global branch: ``conv(x) + global_branch(x)``.
 
-    Shapes: input B×C×H×W, output that of ``conv``. Device, dtype and training mode of the branch follow ``conv``.
+    Takes maps (B, C, H, W); the output has the shape of the convolution's. The branch takes device, dtype and training
+    mode from ``conv``.
 
-    >>> block = LgConv(nn.Conv2d(64, 64, 3, padding=1))
-    >>> block(torch.zeros(2, 64, 7, 5)).shape
-    torch.Size([2, 64, 7, 5])
+    Args:
+        conv: The convolution.
+        heads: Maximum number of attention heads.
+        reduction: Factor by which channels are reduced for the attention.
+        scale: Initial weight of the branch.
+        init: Initialisation of that weight, see `add_lgconv`.
+
+    Example:
+        >>> import torch
+        >>> from positively.models import LgConv
+        >>> block = LgConv(torch.nn.Conv2d(64, 64, 3, padding=1))
+        >>> block(torch.zeros(2, 64, 7, 5)).shape
+        torch.Size([2, 64, 7, 5])
     """
 
     def __init__(
@@ -116,7 +136,7 @@ class LgConv(nn.Module):
         self.train(conv.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the local and the global answer, added."""
+        """Sum of convolution and global branch."""
         added: Tensor = self.conv(x) + self.global_branch(x)
         return added
 
@@ -129,31 +149,38 @@ def add_lgconv(
     init: Init = "constant",
     under: Collection[str] = ("",),
 ) -> nn.Module:
-    """Put a global branch beside every plain 3×3 convolution of ``model``, in place.
+    """Add a global branch to every plain 3×3 convolution of a model, in place.
 
     Wrapped are ungrouped 3×3 convolutions with at least 32 input channels that keep the size of the map (or divide it
-    by their stride). Stems stay plain, and a convolution that has its branch already is left alone.
+    by their stride). Stems and convolutions that already have a branch are not changed.
 
     Args:
-        model: Any network; pretrained weights are loaded before, so that their names still fit.
-        heads: Attention heads; a layer takes the largest divisor of its channels up to this.
-        reduction: The attention is computed on this many times fewer channels.
-        scale: How loud the branch starts: the weight of its BatchNorm.
-        init: ``"constant"`` starts every channel at ``scale`` (the paper), ``"normal"`` draws from N(0, scale²) (its
+        model: Any network. Load pretrained weights first, so that their names still match.
+        heads: Maximum number of attention heads; each layer uses the largest divisor of its channels.
+        reduction: Factor by which channels are reduced for the attention.
+        scale: Initial weight of the branch (the weight of its BatchNorm).
+        init: ``"constant"`` sets all channels to ``scale`` (paper), ``"normal"`` draws from N(0, scale²) (reference
             code).
-        under: Names of modules: only convolutions at or below one of them are wrapped. Default: anywhere.
+        under: Names of modules; only convolutions in one of them are wrapped. Default: all.
 
     Returns:
-        The same model; its output has hardly changed.
+        The same model. Its output is almost unchanged at the start.
 
     Raises:
-        ConfigError: If there is nothing to wrap.
+        ConfigError: If there is no convolution to wrap, or an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from positively.models import add_lgconv
+        >>> network = add_lgconv(torch.nn.Sequential(torch.nn.Conv2d(64, 64, 3, padding=1)))
+        >>> type(network[0]).__name__
+        'LgConv'
     """
     if init not in ("constant", "normal"):
-        raise ConfigError(f"LgConv starts 'constant' or 'normal', not {init!r}.")
+        raise ConfigError(f"init of LgConv must be 'constant' or 'normal', not {init!r}.")
     if heads < 1 or reduction < 1:
         raise ConfigError(f"LgConv needs at least 1 head and a reduction of at least 1, not {heads} and {reduction}.")
-    # Read before anything is changed. By identity: a convolution that is used in two places keeps being one.
+    # Collected before anything changes, and by identity, so that a shared convolution stays shared.
     convolutions = {
         name: module
         for name, module in model.named_modules()
@@ -179,7 +206,7 @@ def _in_stem(name: str) -> bool:
 
 
 def _is_plain(conv: nn.Conv2d) -> bool:
-    # `same_pad`: timm's weight-standardised convolutions; like Conv2dSame they pad inside forward.
+    # `same_pad` marks timm's weight-standardised convolutions, which pad inside forward like Conv2dSame.
     pads_itself = isinstance(conv, Conv2dSame) or getattr(conv, "same_pad", False)
     keeps_size = pads_itself or conv.padding in (conv.dilation, "same")
     return conv.kernel_size == (3, 3) and conv.groups == 1 and conv.in_channels >= MINIMUM_CHANNELS and keeps_size
@@ -196,6 +223,6 @@ def _why_nothing(model: nn.Module, convolutions: list[nn.Conv2d]) -> str:
     else:
         reason = "it has no 3×3 convolution"
     return (
-        f"LgConv finds nothing to wrap in {type(model).__name__}: {reason}. Take a backbone of plain 3×3 convolutions "
-        "(resnet50, resnet101, resnet101_clip, vgg16, densenet121 …), or leave LgConv out."
+        f"LgConv cannot be added to {type(model).__name__}: {reason}. Use a backbone with plain 3×3 convolutions "
+        "(resnet50, resnet101, resnet101_clip, vgg16, densenet121 …), or disable LgConv."
     )

@@ -1,4 +1,4 @@
-"""ImageNet weights that pip can bring (extra ``[offline]``), as tensors for timm's network."""
+"""ImageNet weights from the extra ``[offline]``, as tensors for timm's network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from positively.embedding.offline import BACKBONE, packaged_weights
 
 
 def has_offline_weights(backbone: str) -> bool:
-    """Whether these are weights of this timm model: with timm's own tag, or without one."""
+    """Whether the packaged weights belong to this timm model, with timm's own tag or without a tag."""
     return backbone in (BACKBONE, f"{BACKBONE}.in1k")
 
 
 def offline_weights() -> dict[str, Tensor] | None:
-    """The weights under timm's names, or None where the package is not installed.
+    """Load the packaged weights.
+
+    Returns:
+        Tensors by timm's names, or None if the package is not installed.
 
     Raises:
         WeightsError: If the package holds another file than the pinned one.

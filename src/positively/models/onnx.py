@@ -1,4 +1,4 @@
-"""Networks as ONNX graphs, and ONNX Runtime to run them: on a CPU about twice as fast as torch."""
+"""Networks as ONNX graphs, run by ONNX Runtime: about twice as fast as torch on a CPU."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from positively.models.folding import fold_lgconv
 from positively.options import Runtime
 
 _FEWEST_IMAGES = 1000
-"""Images from which on a graph is worth the seconds in which it is made."""
+"""Number of images from which it pays to build a graph, which takes seconds."""
 _COMPARED = 4
-"""Images by which a graph is compared with torch."""
+"""Number of images on which a graph is compared with torch."""
 _TOLERANCE = 1e-4
-"""Largest difference to torch, relative to the largest number given, with which a graph is the same network."""
+"""Largest accepted difference to torch, relative to the largest output."""
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
 def import_runtime() -> Any:
-    """ONNX Runtime, and what torch needs to write for it."""
+    """Import ONNX Runtime and what torch needs for the export. Raises ConfigError if a package is missing."""
     try:
         import onnx  # noqa: F401
         import onnxruntime
@@ -45,20 +45,26 @@ def import_runtime() -> Any:
 
 
 def for_use(network: Module) -> Module:
-    """A copy for a graph: on the CPU, in single precision, LgConv folded, in eval mode; the network stays as it is."""
+    """A copy of a network for export: on the CPU, in single precision, LgConv folded, in eval mode."""
     made = copy.deepcopy(network).cpu().float().to(memory_format=torch.contiguous_format)
     fold_lgconv(made)
     return made.requires_grad_(False).eval()
 
 
 def to_onnx(network: nn.Module, images: Tensor, outputs: list[str], shapes: dict[int, Any] | None = None) -> Any:
-    """The network as torch's ONNX program; its input is ``images``.
+    """Export a network as an ONNX program with the input ``images``.
 
     Args:
-        network: What `for_use` gave.
-        images: An example.
-        outputs: Names of what it gives.
-        shapes: Which sides of the example may vary; none by default.
+        network: Output of `for_use`.
+        images: Example input.
+        outputs: Names of the outputs.
+        shapes: Dimensions of the input that may vary; default: none.
+
+    Returns:
+        The ONNX program of torch.
+
+    Raises:
+        RunError: If torch cannot export the network.
     """
     try:
         with _quiet(), torch.inference_mode():
@@ -71,27 +77,25 @@ def to_onnx(network: nn.Module, images: Tensor, outputs: list[str], shapes: dict
                 output_names=outputs,
                 verbose=False,
             )
-    except Exception as reason:  # torch has a tree of exceptions for this, and not all of them are public
+    except Exception as reason:  # torch has many exceptions for this, and not all of them are public
         first = str(reason).strip().splitlines()[0] if str(reason).strip() else type(reason).__name__
-        raise RunError(f"torch cannot make an ONNX graph of this network: {first}") from reason
+        raise RunError(f"torch cannot export this network to ONNX: {first}") from reason
 
 
 class OnnxNetwork:
-    """A frozen network, run by ONNX Runtime: one image a pass, as many passes at once as torch has threads.
+    """A frozen network run by ONNX Runtime: one image per pass, with as many passes in parallel as torch has threads.
 
-    That is quicker than a batch whose every layer is divided over the threads, the graph is made in half the time, and
-    what an image gives depends on no other image.
-
-    Shapes: input B×3×size×size bytes, output what the network gives of them.
+    This is faster than a batch whose layers are split over threads, and the result for an image does not depend on
+    other images. Takes uint8 images of shape (B, 3, size, size).
     """
 
     def __init__(self, network: nn.Module, image_size: int, path: Path | None = None) -> None:
-        """Make the graph, or take the one that was made before.
+        """Build the graph, or load a stored one.
 
         Args:
-            network: Images, as bytes, to one tensor.
+            network: Module from uint8 images to one tensor.
             image_size: Side of the images.
-            path: Where the graph is stored; its name has to tell this network from all others.
+            path: Where the graph is stored; the name must identify the network.
         """
         runtime = import_runtime()
         options = runtime.SessionOptions()
@@ -101,7 +105,7 @@ class OnnxNetwork:
         self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._pool = ThreadPoolExecutor(torch.get_num_threads())
         if path is not None and not is_stored:
-            with suppress(FileError):  # a cache that is full or read only: the next one makes it again
+            with suppress(FileError):  # the cache is full or read-only: build the graph again next time
                 write_with(path, lambda temporary: temporary.write_bytes(graph))
 
     @staticmethod
@@ -112,7 +116,7 @@ class OnnxNetwork:
         return graph
 
     def __call__(self, images: Tensor) -> Tensor:
-        """What the network gives, on the CPU."""
+        """Run the network; the result is on the CPU."""
         return torch.from_numpy(np.concatenate(list(self._pool.map(self._run, images.numpy()))))
 
     def _run(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.generic]:
@@ -121,7 +125,7 @@ class OnnxNetwork:
         return given
 
     def difference_to(self, other: Callable[[Tensor], Tensor], image_size: int) -> float:
-        """Largest difference to what another gives of the same images, relative to the largest number in it."""
+        """Largest difference to another network on the same images, relative to the largest output."""
         images = torch.from_numpy((255 * example_pixels(_COMPARED, image_size, image_size)).astype(np.uint8))
         with torch.inference_mode():
             expected = other(images)
@@ -131,20 +135,24 @@ class OnnxNetwork:
 def run_frozen(
     network: nn.Module, image_size: int, images: int, *, runtime: Runtime = "auto", path: Path | None = None
 ) -> Callable[[Tensor], Tensor]:
-    """How a network that no longer learns is run on bytes B×3×size×size: by ONNX Runtime, or by torch.
+    """Choose how a frozen network is run: by ONNX Runtime or by torch.
 
-    'auto' takes ONNX Runtime for a network on the CPU, where it is installed, many images are to come, and it gives
-    what torch gives. Which one it is depends on nothing that a second call would find changed.
+    'auto' uses ONNX Runtime if it is installed, the network is on the CPU, there are many images, and the outputs equal
+    those of torch. The choice is the same in repeated calls.
 
     Args:
-        network: Images, as bytes, to one tensor; in eval mode.
+        network: Module from uint8 images (B, 3, size, size) to one tensor, in eval mode.
         image_size: Side of the images.
-        images: How many there are in all.
-        runtime: What the user asks for.
-        path: Where the graph is stored; its name has to tell this network from all others.
+        images: Total number of images.
+        runtime: Requested runtime.
+        path: Where the graph is stored; the name must identify the network.
 
     Returns:
-        A function whose result lies on the CPU.
+        A function from images to outputs on the CPU.
+
+    Raises:
+        ConfigError: If ONNX Runtime is requested but cannot run this network.
+        RunError: If ONNX Runtime is requested but fails.
     """
     example = next(network.parameters())
 
@@ -155,14 +163,14 @@ def run_frozen(
     is_asked = runtime == "onnx"
     can = example.device.type == "cpu" and example.dtype == torch.float32
     if is_asked and not can:
-        raise ConfigError(f"{option('runtime', 'onnx')} runs networks in single precision on a CPU, not this one.")
+        raise ConfigError(f"{option('runtime', 'onnx')} needs a network in single precision on the CPU.")
     if runtime == "torch" or not can or (images < _FEWEST_IMAGES and not is_asked):
         return by_torch
     try:
         return _checked(network, by_torch, image_size, path)
-    except Exception as reason:  # whatever a network of one's own, torch's exporter or the runtime may raise
+    except Exception as reason:  # from a user-defined network, the exporter of torch, or the runtime
         if not is_asked:
-            logger.debug(f"torch runs the network, not ONNX Runtime: {reason}")
+            logger.debug(f"Using torch instead of ONNX Runtime: {reason}")
             return by_torch
         if isinstance(reason, PositivelyError):
             raise
@@ -172,14 +180,14 @@ def run_frozen(
 def _checked(
     network: nn.Module, by_torch: Callable[[Tensor], Tensor], image_size: int, path: Path | None
 ) -> OnnxNetwork:
-    """The network by ONNX Runtime, if it gives what torch gives; a stored graph that does not is made anew."""
-    import_runtime()  # without it, a stored graph is not to blame
+    """The network in ONNX Runtime, if its outputs equal those of torch. A stored graph that differs is rebuilt."""
+    import_runtime()  # first: if the package is missing, a stored graph must not be deleted
     was_stored = path is not None and path.exists()
     try:
         by_onnx = OnnxNetwork(network, image_size, path)
         difference = by_onnx.difference_to(by_torch, image_size)
-        if not difference <= _TOLERANCE:  # also where it is no number
-            raise RunError(f"ONNX Runtime gives numbers that differ by {difference:.1g} of the largest.")
+        if not difference <= _TOLERANCE:  # true for NaN as well
+            raise RunError(f"The outputs of ONNX Runtime differ by {difference:.1g} of the largest value.")
         return by_onnx
     except Exception:
         if path is not None:
@@ -192,7 +200,7 @@ def _checked(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter speaks of its own insides, as warnings and in its log."""
+    """Suppress warnings and log messages of the exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [one.level for one in loggers]
     with warnings.catch_warnings():

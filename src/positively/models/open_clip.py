@@ -1,4 +1,4 @@
-"""Text towers as OpenCLIP saves them, which is how those of CLIP's ResNets lie beside timm's visual ones on the hub."""
+"""Text towers in the format of OpenCLIP, which the hub repositories of timm's CLIP ResNets contain."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAMES = {
     "mlp.c_fc": "mlp.fc1",
     "mlp.c_proj": "mlp.fc2",
 }
-"""Layers of a block: OpenCLIP's name → that of transformers."""
+"""Layers of a block: name in OpenCLIP → name in transformers."""
 
 
 def text_config(file: Path) -> dict[str, Any]:
-    """Arguments of transformers' ``CLIPTextConfig``."""
+    """Read the arguments of ``CLIPTextConfig`` of transformers."""
     model = json.loads(file.read_text(encoding="utf-8"))["model_cfg"]
     text = model["text_cfg"]
     return {
@@ -38,7 +38,7 @@ def text_config(file: Path) -> dict[str, Any]:
 
 
 def text_weights(file: Path) -> dict[str, Tensor]:
-    """Weights under the names of transformers' ``CLIPTextModelWithProjection``."""
+    """Load the weights with the names of ``CLIPTextModelWithProjection`` of transformers."""
     return _renamed({name.removeprefix("text."): tensor for name, tensor in load_file(file).items()})
 
 
@@ -54,7 +54,7 @@ def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name in blocks.keys() - state.keys():
         number, _, layer = name.partition(".")
         place = f"text_model.encoder.layers.{number}"
-        if layer.startswith("attn.in_proj_"):  # queries, keys and values, one above the other
+        if layer.startswith("attn.in_proj_"):  # queries, keys and values, stacked
             kind = layer.removeprefix("attn.in_proj_")
             for letter, part in zip("qkv", blocks[name].chunk(3), strict=True):
                 made[f"{place}.self_attn.{letter}_proj.{kind}"] = part

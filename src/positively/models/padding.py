@@ -1,4 +1,4 @@
-"""Convolutions that pad as TensorFlow does, made static: what an exported graph would compute anew in every pass."""
+"""Static padding in place of TensorFlow padding, which an exported graph would recompute in every pass."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, nn
 
 SIZE_STEP = 32
-"""What sides of images are a multiple of, where they are padded evenly: every stage then halves them evenly."""
+"""Image sides must be a multiple of this for even padding, so that every stage halves them evenly."""
 
 
 class EvenlyPadded(nn.Module):
-    """What a convolution that pads as TensorFlow does computes of maps whose sides its stride divides.
+    """A convolution with TensorFlow padding, for maps whose sides are divisible by the stride.
 
-    Its padding depends on the size of the map, but not among such sizes; as numbers of the graph it would have to be
-    computed in every pass.
+    TensorFlow padding depends on the size of the map, but is constant for such sizes. A constant keeps it out of the
+    exported graph.
     """
 
     def __init__(self, conv: Conv2dSame) -> None:
@@ -30,18 +30,18 @@ class EvenlyPadded(nn.Module):
             0,
             (conv.dilation[0], conv.dilation[1]),
             conv.groups,
-            device="meta",  # nothing is drawn from the caller's random stream
+            device="meta",  # does not draw from the random generator
         )
         self.conv.weight, self.conv.bias = conv.weight, conv.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """The convolution."""
+        """Compute the convolution."""
         convolved: Tensor = self.conv(self.pad(x))
         return convolved
 
 
 def pad_evenly(model: nn.Module) -> None:
-    """Replace convolutions that pad as TensorFlow does, in place: sides must be multiples of `SIZE_STEP`."""
+    """Replace convolutions with TensorFlow padding in place. Image sides must be multiples of `SIZE_STEP`."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if type(child) is Conv2dSame:

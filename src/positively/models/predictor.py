@@ -1,4 +1,4 @@
-"""A run's network in torch: on a GPU, where there is no ONNX file of it, or to be exported."""
+"""The network of a run in torch: for GPUs, for runs without an ONNX file, and for exports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BATCH = 16
 
 
 class NetworkPredictor:
-    """Images → class scores, by the network that was trained."""
+    """Predicts class scores of images with the trained network of a run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -39,12 +39,12 @@ class NetworkPredictor:
 
     @cached_property
     def model(self) -> Classifier:
-        """The network, ready for use."""
+        """The network."""
         return load_network(self._run).to(self.device)
 
     @torch.inference_mode()
     def __call__(self, images: Iterable[Image.Image], /) -> Iterator[npt.NDArray[np.float64]]:
-        """Scores (C,) of each image, in order."""
+        """Score images. Yields scores of shape (C,) per image, in order."""
         remaining, model, transform = iter(images), self.model.eval(), self._run.transform
         while batch := list(islice(remaining, _BATCH)):
             pixels = torch.from_numpy(np.stack([transform(image) for image in batch])).permute(0, 3, 1, 2)
@@ -54,9 +54,9 @@ class NetworkPredictor:
 
 
 def load_network(run: Run) -> Classifier:
-    """The network of a run, with the head that the run uses.
+    """Load the network of a run, with the head that the run uses.
 
-    A probe holds the numbers of its classifier only: its backbone is built again by name, with the weights it had.
+    A probe stores its classifier only; its backbone is created by name, with its original weights.
     """
     if run.is_probe:
         return _build_probe(run)
@@ -70,7 +70,7 @@ def _build_probe(run: Run) -> Classifier:
     config = run.model_config
     name = BACKBONES[config["backbone"]].timm if config["backbone"] in BACKBONES else config["backbone"]
     if run.backbone is None and (name is None or not timm.is_model(name)):
-        raise RunError(f"The backbone of {run.path}, {config['backbone']}, is none that timm has.")
+        raise RunError(f"The backbone of {run.path}, {config['backbone']}, is not a timm model.")
     options = {key: value for key, value in config["head_options"].items() if key in ("pooling", "window")}
     classifier = run.classifier
     if isinstance(classifier, LinearClassifier):
@@ -97,14 +97,14 @@ def _build_probe(run: Run) -> Classifier:
 
 
 def _weights(run: Run) -> str:
-    """What the backbone's weights were read from; a run of the hub does not say."""
+    """Weights of the backbone as configured in training; a run from the hub has no such configuration."""
     weights = read_config(run.folder).get("weights") if run.folder.config.exists() else None
     if weights is None:
-        raise RunError(f"{run.path} does not say where the weights of its backbone are. Use the run as it was trained.")
+        raise RunError(f"{run.path} does not name the weights of its backbone. Use the original run folder.")
     return str(weights)
 
 
 def _device() -> str:
-    """A GPU of this process's own, if there are any."""
+    """A GPU of this process, or the CPU."""
     count = torch.cuda.device_count()
     return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % count}" if count else "cpu"

@@ -1,8 +1,8 @@
-"""The first ResNets: in a block that halves the map, the stride is on the first 1×1 convolution.
+"""ResNets as first published: in a downsampling block, the first 1×1 convolution has the stride.
 
-timm's (like torchvision's) have it on the 3×3 convolution. Many published weights come from the original; they have the
-same names and shapes, and lose accuracy in the other network without a word. ``resnet50_v1`` and ``resnet101_v1`` stand
-in timm's registry, so that they are backbones like any other. They bring no weights of their own: pass a file.
+In timm and torchvision the 3×3 convolution has it. Many published weights belong to the original; they have the same
+names and shapes, and silently lose accuracy in the other network. ``resnet50_v1`` and ``resnet101_v1`` are registered
+in timm. They have no pretrained weights; pass a file.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ _CONFIG = {
     "classifier": "fc",
 }
 
-# timm looks for this name when a model is registered.
+# timm looks up this name when a model is registered.
 default_cfgs = generate_default_cfgs({"resnet50_v1.untrained": _CONFIG, "resnet101_v1.untrained": _CONFIG})
 
 

@@ -1,4 +1,4 @@
-"""The network of a run: weights as safetensors, and the few values needed to build it again."""
+"""Saving and loading the network of a run: safetensors weights and the configuration to build it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def save_model(
     """Write model.safetensors, config.json and the manifest.
 
     Args:
-        folder: Where to.
+        folder: The run folder.
         classifier: The network.
-        classes: Its classes, in order.
-        config: The training's.
-        has_exact_scores: Whether the out-of-sample scores stored beside it are by labels other than a photo's own, in
-            the network too; by default, as the depth says.
+        classes: Class names, in order.
+        config: Configuration of the training.
+        has_exact_scores: Whether the stored out-of-sample scores come from a network that has not seen the labels;
+            default: True at depth 'probe'.
     """
     tensors = _separate(classifier.state_dict())
     write_with(folder.weights, lambda temporary: save_file(tensors, temporary))
@@ -57,14 +57,14 @@ def save_model(
 
 
 def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.Module | None = None) -> Classifier:
-    """Build the network of a run again. A backbone that was a module from Python has to be given again."""
+    """Load the network of a run. A backbone that was a user-defined module must be passed again."""
     again = option("resume", "auto")
     if backbone is None and not timm.is_model(model_config["backbone"]):
         raise RunError(
-            f"{folder.path} was trained with a module of your own ({model_config['backbone']}), whose code is not in "
-            f"it. Give it again, from Python: po.Run({str(folder.path)!r}, backbone=module)."
+            f"{folder.path} was trained with a module of your own ({model_config['backbone']}), which is not stored. "
+            f"Pass it in Python: po.Run({str(folder.path)!r}, backbone=module)."
         )
-    with torch.random.fork_rng(devices=[]):  # random weights that are replaced at once
+    with torch.random.fork_rng(devices=[]):  # the random weights are replaced below
         classifier = create_classifier(
             backbone if backbone is not None else model_config["backbone"],
             classes=len(model_config["classes"]),
@@ -80,13 +80,13 @@ def load_model(folder: RunFolder, model_config: Mapping[str, Any], backbone: nn.
         classifier.load_state_dict(load_file(folder.verified(folder.weights)))
     except (SafetensorError, RuntimeError):
         raise RunError(
-            f"{folder.weights} is damaged, or does not belong to {folder.model}. Train again: with {again} it is quick."
+            f"{folder.weights} is damaged or does not belong to {folder.model}. Train again with {again}."
         ) from None
     return classifier.eval().to(memory_format=torch.channels_last)
 
 
 def _separate(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors each with memory of its own, as safetensors wants them: weights that are shared stand under all names."""
+    """Copy tensors that share memory, which safetensors does not allow."""
     tensors: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in state.items():

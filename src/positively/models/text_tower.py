@@ -1,4 +1,4 @@
-"""CLIP's text tower, frozen: learned tokens before the names of the classes → text features."""
+"""CLIP's frozen text tower: encodes prompts of learned tokens and class names."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ from positively.models.weights import fetch_folder
 
 
 class TextTower:
-    """Reads prompts [SOS] [learned tokens] [name] [.] [EOS], one a class, by ``transformers``.
+    """Encodes prompts [SOS] [learned tokens] [name] [.] [EOS], one per class, with ``transformers``.
 
-    It is no module, so that what holds it neither trains nor saves it, and copies share it. It follows the prompts to
-    their device. Texts are as long as the longest needs, not CLIP's 77 tokens: attention looks back only, so that
-    nothing behind [EOS] counts.
+    It is not a module, so that its owner neither trains nor saves it, and copies share it. It moves to the device of
+    the prompts. Texts are padded to the longest one rather than to 77 tokens: attention is causal, so tokens after
+    [EOS] have no effect.
 
     Args:
-        source: Folder, or name on the Hugging Face hub, of a CLIP with its tokenizer, as transformers or OpenCLIP save
-            it. Pickled weights are never read.
-        names: Names of the classes; an underscore is a space.
-        length: Learned tokens of a prompt.
+        source: Folder or name on the Hugging Face hub of a CLIP model with tokenizer, as saved by transformers or
+            OpenCLIP. Pickled weights are never loaded.
+        names: Class names; an underscore is read as a space.
+        length: Number of learned tokens per prompt.
+
+    Raises:
+        ConfigError: If a class name is too long.
+        WeightsError: If the model cannot be loaded.
     """
 
     def __init__(self, source: str, names: Sequence[str], length: int) -> None:
@@ -38,14 +42,14 @@ class TextTower:
         self.size: int = self.model.config.projection_dim
         texts = [f"{name.replace('_', ' ')}." for name in names]
         ids: list[list[int]] = [tokenizer(text)["input_ids"] for text in texts]
-        # Any token but a special one stands where the learned ones go; the stop of each text is there for sure.
+        # Placeholders for the learned tokens: any ordinary token, here the final stop of the text.
         ids = [[tokens[0], *[tokens[-2]] * length, *tokens[1:]] for tokens in ids]
         longest, room = max(map(len, ids)), int(self.model.config.max_position_embeddings)
         if longest > room:
             name = names[max(range(len(ids)), key=lambda c: len(ids[c]))]
             raise ConfigError(
-                f"The prompt of class '{name}' has {longest} tokens, and the text tower reads {room}. Shorten the "
-                f"name, or take fewer learned tokens than {length}."
+                f"The prompt of class '{name}' has {longest} tokens; the text tower reads {room}. Shorten the "
+                f"name, or use fewer learned tokens than {length}."
             )
         self.ids = torch.tensor([[*tokens, *[tokens[-1]] * (longest - len(tokens))] for tokens in ids])
 
@@ -53,7 +57,7 @@ class TextTower:
         return self
 
     def encode(self, prompts: Tensor) -> Tensor:
-        """Text features S×classes×d of length 1; prompts are S×classes×length×width, or S×1×… shared by all classes."""
+        """Unit text embeddings (S, classes, d) of prompts (S, classes, length, width) or (S, 1, length, width)."""
         sets, classes = len(prompts), len(self.ids)
         learned = prompts.expand(sets, classes, -1, -1).flatten(0, 1)
         model = self.model.to(device=prompts.device, dtype=prompts.dtype)
@@ -75,7 +79,7 @@ def _load(source: str) -> tuple[Any, Any]:
     except ImportError as error:
         raise WeightsError(f"CLIP's text tower needs {error.name}. Run: pip install 'positively[clip]'") from None
     try:
-        # Whatever it draws for weights that are replaced.
+        # Loading draws random weights, which are replaced.
         with _quiet(), torch.random.fork_rng(devices=[]):
             folder = Path(source).expanduser()
             if not folder.is_dir():
@@ -90,22 +94,22 @@ def _load(source: str) -> tuple[Any, Any]:
                 model = CLIPTextModelWithProjection.from_pretrained(folder, use_safetensors=True)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as reason:
         raise WeightsError(
-            f"No text tower of CLIP can be read from {source!r}: {short(reason)}. Name a folder, or a repository on "
-            f"the Hugging Face hub, that holds the tokenizer's files and either config.json and model.safetensors (of "
-            f"transformers) or {CONFIG} and {WEIGHTS}."
+            f"{source!r} does not contain a CLIP text tower: {short(reason)}. Pass a folder, or a repository on the "
+            f"Hugging Face hub, with the tokenizer's files and either config.json and model.safetensors (transformers) "
+            f"or {CONFIG} and {WEIGHTS} (OpenCLIP)."
         ) from reason
     return model.float().requires_grad_(False).eval(), tokenizer
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether what lies in the cache is more than a visual tower."""
+    """Whether the cache holds a text tower with tokenizer, not only a visual tower."""
     has_words = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json"))
     return has_words and any((folder / name).is_file() for name in ("model.safetensors", WEIGHTS))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Neither a progress bar nor a list of the visual tower's weights, which the file of a whole CLIP holds too."""
+    """Suppress the progress bar, and the list of unused weights of the visual tower."""
     from transformers import utils
 
     logging: Any = utils.logging

@@ -1,8 +1,7 @@
-"""``positively_tiny``: four convolutions, for the demo and the tests.
+"""``positively_tiny``: four convolutions, for tests and the paper demo.
 
-timm's smallest networks shrink the picture four times before they look at it, which loses digits of twelve pixels.
-This one learns scenes of 48 pixels from nothing in half a minute on two cores. It stands in timm's registry, so that it
-is a backbone like any other.
+timm's smallest networks downsample by 16 first, which loses digits of twelve pixels. This network learns scenes of 48
+pixels from scratch in half a minute on two cores. It is registered in timm.
 """
 
 from typing import Any
@@ -14,7 +13,7 @@ __all__ = ["positively_tiny"]
 
 
 class Tiny(nn.Module):
-    """Images B×3×H×W → map B×96×H/4×W/4."""
+    """Network from images (B, 3, H, W) to maps (B, 96, H/4, W/4)."""
 
     num_features = 96
 
@@ -39,11 +38,11 @@ class Tiny(nn.Module):
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        """As `forward_features`: there is no classifier."""
+        """Same as `forward_features`: there is no classifier."""
         return self.forward_features(images)
 
 
 @register_model
 def positively_tiny(pretrained: bool = False, num_classes: int = 0, **options: Any) -> Tiny:
-    """Build the network; there are no pretrained weights."""
+    """Create the network; there are no pretrained weights."""
     return Tiny()

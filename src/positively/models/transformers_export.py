@@ -1,9 +1,8 @@
-"""A run in the ecosystem's own form: a folder that ``transformers`` and ``timm`` load without this package.
+"""Export of a run as a folder that ``transformers`` and ``timm`` load without this package.
 
-``transformers.pipeline("image-classification", model=FOLDER)`` and ``timm.create_model("local-dir:FOLDER",
-pretrained=True)``: timm's network with its own classifier, a plain linear layer. A run whose head is a kernel's has
-such a layer solved beside it; what no linear layer on a timm network can be (LgConv, a graph head) is refused, and ONNX
-does it.
+Load it with ``transformers.pipeline("image-classification", model=FOLDER)`` or ``timm.create_model("local-dir:FOLDER",
+pretrained=True)``. The folder holds a timm network with a linear classifier. For a probe with a kernel head this is the
+linear layer fitted with it. Runs with LgConv or a graph head cannot be exported this way; use ONNX.
 """
 
 from __future__ import annotations
@@ -29,22 +28,25 @@ from positively.models.weights import pretrained_config
 from positively.runs.run import Run
 
 TOLERANCE = 1e-5
-"""Largest difference of a logit to ours, relative to the largest one, with which timm's network is the same."""
+"""Largest accepted difference of a logit, relative to the largest one."""
 _POOLING = {"average": "avg", "max": "max", "mix": "avgmax"}
 _NEVER = 1 - 1e-6
-"""What a cut of a class that is never given is taken for: no score reaches one half then."""
+"""Stand-in for an infinite threshold: no score of the class then reaches 0.5."""
 
 
 def export_transformers(run: Run, out: str | Path | None = None, *, fold_thresholds: bool = False) -> Path:
-    """Write a run as a folder for ``transformers`` and ``timm``, compared with ours before it is written.
+    """Export a run as a folder for ``transformers`` and ``timm``. The outputs are compared before anything is written.
 
     Args:
-        run: The run; of a kernel's head, the plain one solved beside it is taken.
+        run: The run. For a kernel head, the linear head fitted with it is exported.
         out: The folder; default: transformers/ in the run folder.
-        fold_thresholds: Move the threshold of each class into its bias, so that 0.5 is the threshold of all classes.
+        fold_thresholds: Whether to subtract thresholds from the biases, so that 0.5 is the threshold of all classes.
+
+    Returns:
+        The folder.
 
     Raises:
-        RunError: If no linear layer on a timm network gives what the run gives.
+        RunError: If the run cannot be represented as a timm network with a linear layer.
     """
     folder = Path(out) if out is not None else run.path / "transformers"
     refuse_foreign(folder, lambda _: _is_export(folder), "DIR")
@@ -54,17 +56,17 @@ def export_transformers(run: Run, out: str | Path | None = None, *, fold_thresho
     classifier, head = _plain(run, load_network(linear))
     name = classifier.backbone.name.partition(".")[0]
     network, arguments = _timm_network(name, classifier, head, run)
-    cuts = _linear_thresholds(run)
+    thresholds = _linear_thresholds(run)
     tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in network.state_dict().items()}
     if fold_thresholds:
         key = f"{pretrained_config(network)['classifier']}.bias"
-        tensors[key] -= torch.from_numpy(logit(np.where(np.isfinite(cuts), cuts, _NEVER))).to(tensors[key])
-        cuts = np.where(np.isfinite(cuts), 0.5, np.inf)
+        tensors[key] -= torch.from_numpy(logit(np.where(np.isfinite(thresholds), thresholds, _NEVER))).to(tensors[key])
+        thresholds = np.where(np.isfinite(thresholds), 0.5, np.inf)
     folder.mkdir(parents=True, exist_ok=True)
     write_with(folder / "model.safetensors", lambda temporary: save_file(tensors, temporary, {"format": "pt"}))
     write_text(folder / "README.md", _card(run, fold_thresholds))
-    config = _config(run, classifier.backbone, network, arguments, cuts)
-    write_json(folder / "config.json", config)  # last: it says that the folder is whole
+    config = _config(run, classifier.backbone, network, arguments, thresholds)
+    write_json(folder / "config.json", config)  # written last, as the mark of a complete folder
     run.folder.record(*(folder / name for name in ("model.safetensors", "README.md", "config.json")))
     return folder
 
@@ -76,38 +78,38 @@ def _linear_thresholds(run: Run) -> npt.NDArray[np.float64]:
 
 
 def _plain(run: Run, model: Classifier) -> tuple[Classifier, LinearHead]:
-    """The run's network, and the linear head it has or has beside it."""
-    way_out = f"Write {option('format', 'onnx')} in its place, which holds every network."
+    """The network of a run, and its linear head."""
+    way_out = f"Pass {option('format', 'onnx')} instead, which supports every network."
     head = model.head.as_linear() if isinstance(model.head, KernelHead) else model.head
     if not isinstance(head, LinearHead) or head.normalize:
         raise RunError(
-            f"The head of {run.path} is no linear layer on pooled features, which is what timm has. {way_out}"
+            f"The head of {run.path} is not a linear layer on pooled embeddings, as timm requires. {way_out}"
         )
     if any(isinstance(module, LgConv) for module in model.modules()):
-        raise RunError(f"{run.path} has LgConv, which timm does not know. {way_out}")
+        raise RunError(f"{run.path} uses LgConv, which timm does not support. {way_out}")
     if not timm.is_model(model.backbone.name) or _is_ours(model.backbone.name):
-        raise RunError(f"The backbone of {run.path}, {model.backbone.name}, is none that timm itself has. {way_out}")
+        raise RunError(f"The backbone of {run.path}, {model.backbone.name}, is not part of timm. {way_out}")
     return model, head
 
 
 def _is_ours(name: str) -> bool:
-    """Whether timm knows the network only where this package is installed."""
+    """Whether the model is registered in timm by this package."""
     return timm.model_entrypoint(name.partition(".")[0]).__module__.startswith("positively")
 
 
 def _timm_network(name: str, classifier: Classifier, head: LinearHead, run: Run) -> tuple[nn.Module, dict[str, Any]]:
-    """Timm's network with our weights, and the arguments with which it gives our logits."""
+    """A timm network with our weights, and the arguments with which its logits equal ours."""
     pooling = _POOLING[head.pooling]
     size, classes = classifier.backbone.image_size, head.linear.out_features
     ours = Classifier(classifier.backbone, head).eval()
     images = torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     is_sized = pretrained_config(classifier.backbone.network).get("fixed_input_size")
     sized: dict[str, Any] = {"img_size": size} if is_sized else {}
-    # A transformer pools otherwise unless told: the mean of its tokens, after the norm that it has for them.
+    # Transformers pool differently by default: the mean of the tokens, after a norm of its own.
     ways: list[dict[str, Any]] = [{}, {"global_pool": pooling}, {"global_pool": pooling, "fc_norm": False}]
     for arguments in ({**sized, **way} for way in ways):
         try:
-            with torch.random.fork_rng(devices=[]):  # random weights that are replaced at once
+            with torch.random.fork_rng(devices=[]):  # the random weights are replaced below
                 network: nn.Module = timm.create_model(name, num_classes=classes, **arguments).eval()
             last = pretrained_config(network)["classifier"]
             tensors = {**classifier.backbone.network.state_dict(), f"{last}.bias": head.linear.bias}
@@ -116,12 +118,12 @@ def _timm_network(name: str, classifier: Classifier, head: LinearHead, run: Run)
             with torch.inference_mode():
                 expected, given = ours(images), network(_normalized(ours, images))
         except (TypeError, RuntimeError, AssertionError, AttributeError, KeyError):
-            continue  # an argument this network has not, or a classifier that is more than a layer
+            continue  # the network lacks this argument, or its classifier is not a single layer
         if (given - expected).abs().max() <= TOLERANCE * expected.abs().max().clamp_min(1):
             return network, arguments
     raise RunError(
-        f"timm's {name} with a linear layer does not give what {run.path} gives. Write {option('format', 'onnx')} in "
-        "its place, which holds every network."
+        f"timm's {name} with a linear layer gives other outputs than {run.path}. Pass {option('format', 'onnx')} "
+        "instead, which supports every network."
     )
 
 
@@ -130,7 +132,7 @@ def _normalized(classifier: Classifier, images: Tensor) -> Tensor:
 
 
 def _config(
-    run: Run, backbone: Backbone, network: nn.Module, arguments: dict[str, Any], cuts: npt.NDArray[np.float64]
+    run: Run, backbone: Backbone, network: nn.Module, arguments: dict[str, Any], thresholds: npt.NDArray[np.float64]
 ) -> dict[str, Any]:
     config = pretrained_config(network)
     return {
@@ -140,7 +142,7 @@ def _config(
         "num_classes": len(run.classes),
         "num_features": backbone.channels,
         "label_names": run.classes,
-        "problem_type": "multi_label_classification",  # without it the pipeline takes a softmax
+        "problem_type": "multi_label_classification",  # the default of the pipeline is softmax
         "model_args": arguments,
         "pretrained_cfg": {
             "custom_load": False,
@@ -158,16 +160,16 @@ def _config(
         "positively": {
             "version": positively.__version__,
             "method": run.model_config["method"],
-            "cuts": [float(cut) if np.isfinite(cut) else None for cut in cuts],
+            "thresholds": [float(value) if np.isfinite(value) else None for value in thresholds],
         },
     }
 
 
 def _card(run: Run, fold_thresholds: bool) -> str:
-    cut = (
-        "0.5 for every class (its own is in the bias)"
+    threshold = (
+        "0.5 for every class (the thresholds are part of the biases)"
         if fold_thresholds
-        else "one a class, in `config.json` under `positively`"
+        else "one per class, in `config.json` under `positively`"
     )
     return f"""---
 library_name: transformers
@@ -186,26 +188,26 @@ trained by positively {positively.__version__}. {_quality(run)}
     import timm
     network = timm.create_model("local-dir:{run.path.resolve().name}/transformers", pretrained=True)
 
-Scores are sigmoids of the logits, each class by itself. The cut from which on a tag is given is
-{cut}; a class whose cut is null could not be learned.
+Scores are sigmoids of the logits. The threshold from which a tag is assigned is {threshold}; a class with a null
+threshold could not be learned.
 """
 
 
 def _quality(run: Run) -> str:
-    """What the linear head is worth beside the kernel's, by labels that neither saw."""
+    """Compare the linear head with the kernel head on out-of-sample labels."""
     if run.model_config["head"] != "kernel" or not run.folder.calibration.exists():
         return ""
     from positively.calibration import pooled_log_rank
 
     worth = {name: pooled_log_rank(run.folder.read_calibration(name).summary) for name in ("kernel", "linear")}
     return (
-        "It is the plain head that was solved beside the run's own, which is a kernel's. How high tags rank that were "
-        f"not shown (mean −log of the share of photos above): {worth['linear']:.2f} here, {worth['kernel']:.2f} there."
+        "Its linear head was fitted together with the kernel head of the run. Mean −log of the share of images ranked "
+        f"above a held-out tag (higher is better): {worth['linear']:.2f} here, {worth['kernel']:.2f} for the kernel."
     )
 
 
 def _is_export(folder: Path) -> bool:
-    """Whether a folder was written here."""
+    """Whether a folder was written by this module."""
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return "positively" in config

@@ -1,4 +1,4 @@
-"""Heads: feature map → logits. A new head is one file here and one line in the registry."""
+"""Heads: modules from feature maps to logits. To add one, write one file and one line in the registry."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -19,20 +19,41 @@ from positively.registry import HEADS
 
 
 def register_head(name: str) -> Callable[[type[Head]], type[Head]]:
-    """Decorator for a head of one's own, a `Head` made with (channels, classes, *, options)."""
+    """Decorator that registers a `Head` class with the signature (channels, classes, *, options).
+
+    Args:
+        name: Name of the head.
+
+    Returns:
+        The decorator.
+    """
     return HEADS.register(name)
 
 
 def head_options(name: str) -> type:
-    """The options of a head, as a dataclass."""
+    """Options of a head, as a dataclass."""
     return options_of(HEADS[name].__init__)
 
 
 def create_head(name: str, channels: int, classes: int, **options: Any) -> Head:
-    """Build the head of this name for B×``channels``×H×W maps; ``options`` are the head's own.
+    """Create a head.
 
-    >>> create_head("linear", channels=8, classes=3, pooling="mix").pooling
-    'mix'
+    Args:
+        name: Name of the head.
+        channels: Number of channels of the feature map.
+        classes: Number of classes.
+        **options: Options of the head.
+
+    Returns:
+        The head.
+
+    Raises:
+        ConfigError: If the head or an option is unknown, or a value is out of range.
+
+    Example:
+        >>> from positively.models.heads import create_head
+        >>> create_head("linear", channels=8, classes=3, pooling="mix").pooling
+        'mix'
     """
     check_options(f"Head '{name}'", options, kinds_of(head_options(name)))
     if classes < 1:

@@ -1,9 +1,8 @@
-"""CoP (Wen et al., IEEE TSMC 2020): images and labels are projected to one space, and labels near an image are its own.
+"""CoP (Wen et al., IEEE TSMC 2020): images and labels are projected to a common space and compared there.
 
-Of the publication only the abstract is known here: features and labels are projected to a common latent space, and the
-scores there are combined with the ConvNet's outputs. Ours is how: with the pooled features f, the projection U of
-features and one latent vector v_c a label (the projection of its one-hot code),
-s_c = w_c · f + b_c + g · cos(U f, v_c), the gain g a number that learns.
+Only the abstract of the publication was available: features and labels are projected to a common latent space, and the
+scores there are combined with the outputs of the ConvNet. The equation is our own: with pooled features f, projection U
+and one latent vector v_c per label, s_c = w_c · f + b_c + g · cos(U f, v_c) with a learned gain g.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from positively.options import Count
 
 
 class CoProjectionHead(Head):
-    """Feature map → logits, by a linear layer and by closeness to the labels in a common space.
+    """CoP head: a linear layer plus the cosine similarity to the labels in a common space.
 
-    Shapes: input B×C×H×W, or B×C features that were pooled before and stored; output B×classes.
+    Takes feature maps (B, C, H, W) or pooled embeddings (B, C), and returns logits (B, classes).
     """
 
     def __init__(self, channels: int, classes: int, *, pooling: Pooling = "average", width: Count = 512) -> None:
-        """Make the layers.
+        """Create the layers.
 
         Args:
-            channels: Channels of the map.
+            channels: Number of channels of the map.
             classes: Number of classes.
-            pooling: How the map is pooled over its positions; "mix" is the mean of average and maximum.
+            pooling: Pooling over positions; "mix" is the mean of average and maximum.
             width: Dimensions of the common space.
         """
         super().__init__()
@@ -42,44 +41,44 @@ class CoProjectionHead(Head):
 
     @property
     def feature_key(self) -> str:
-        """Features pooled in this way: the same as the linear head stores."""
+        """Pooling of the stored embeddings, as for the linear head."""
         return self.pooling
 
     @property
     def last_layer(self) -> nn.Linear:
-        """The ConvNet's own classifier."""
+        """The linear classifier."""
         return self.linear
 
     def reset_parameters(self) -> None:
-        """Torch's own draw of the layers; labels point anywhere."""
+        """Draw all weights; label vectors have random directions."""
         nn.init.normal_(self.label_vectors, std=self.label_vectors.shape[1] ** -0.5)
         nn.init.ones_(self.gain)
         super().reset_parameters()
 
     @torch.no_grad()
     def start(self, kind: Start, frequencies: Tensor | None = None) -> None:
-        """As every head; at the prior the common space has no say yet, and earns it."""
+        """Initialise as every head does. With 'prior' the gain of the common space starts at zero."""
         super().start(kind, frequencies)
         if kind == "prior":
             nn.init.zeros_(self.gain)
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        """Pool B×C×H×W to B×C; features that are B×C already pass through."""
+        """Pool (B, C, H, W) to (B, C); pooled embeddings are returned unchanged."""
         return pool_positions(feature_map, self.pooling)
 
     def labels(self) -> Tensor:
-        """Directions of the labels in the common space, classes×width."""
+        """Unit vectors of the labels in the common space, shape (classes, width)."""
         return unit_length(self.label_vectors)
 
     def closeness(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Cosine of images and labels in the common space, B×classes."""
+        """Cosines of images and labels in the common space, shape (B, classes)."""
         return unit_length(self.projection(embedding)) @ labels.T
 
     def combine(self, embedding: Tensor, closeness: Tensor) -> Tensor:
-        """Logits: what the linear layer says, and what the common space does."""
+        """Logits: linear layer plus weighted cosines."""
         logits: Tensor = self.linear(embedding) + self.gain * closeness
         return logits
 
     def classify(self, embedding: Tensor) -> Tensor:
-        """Logits of pooled features."""
+        """Logits of pooled embeddings."""
         return self.combine(embedding, self.closeness(embedding, self.labels()))

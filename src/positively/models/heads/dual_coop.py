@@ -1,12 +1,12 @@
-"""DualCoOp's head (Sun et al., NeurIPS 2022): every position of CLIP's map is compared with two texts a class.
+"""DualCoOp's head (Sun et al., NeurIPS 2022): compares every position of CLIP's map with two texts per class.
 
-A class has a positive and a negative prompt, [SOS] [16 learned tokens] [name] [.] [EOS], read by CLIP's frozen text
-tower. With unit features x_p of the positions and unit text features t⁺, t⁻ of a class:
+A class has a positive and a negative prompt, [SOS] [16 learned tokens] [name] [.] [EOS], encoded by CLIP's frozen text
+tower. With unit vectors x_p of the positions and t⁺, t⁻ of the texts of a class:
 
     M±_p = 20 · ⟨x_p, t±⟩,    w = softmax_p(M⁺),    logit = 5 · Σ_p w_p (M⁺_p − M⁻_p)
 
-The authors take a softmax over the two sums, which is the sigmoid of their difference. Positions are projected by
-CLIP's attention pool without its attention, with its positions resized (bicubic).
+The authors apply a softmax to the two sums, which equals the sigmoid of their difference. Positions are projected by
+CLIP's attention pool without its attention, with bicubically resized position embeddings.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _PROMPT_SPREAD = 0.02
 
 
 class DualCoOpHead(Head):
-    """Feature map → logits, by the positions' closeness to two learned texts a class.
+    """DualCoOp head: similarity of image positions to two learned prompts per class.
 
-    Shapes: input B×C×H×W, or B×1×P×d of P positions that were projected before and stored; output B×classes.
+    Takes feature maps (B, C, H, W) or projected positions (B, 1, P, d), and returns logits (B, classes).
 
-    Only the prompts learn. The text tower is not part of the head: while it trains, prompts are read anew in every
-    step; ``texts`` holds what was read when the head went to eval mode or got other weights, and is saved with it. So a
-    saved run predicts without the text tower.
+    Only the prompts are trained. The text tower is not part of the head: in training, prompts are encoded in every
+    step. ``texts`` holds their encodings as of the last switch to eval mode or load of weights, and is saved with the
+    head, so that a saved run predicts without the text tower.
     """
 
     needs_backbone = True
@@ -60,24 +60,23 @@ class DualCoOpHead(Head):
         token_width: Count = 1,
         side: Count = 1,
     ) -> None:
-        """Make room for prompts and projection; `connect` and `setup` fill it.
+        """Create prompts and projection; `connect` and `setup` fill them.
 
         Args:
-            channels: Channels of the map.
+            channels: Number of channels of the map.
             classes: Number of classes.
-            text_model: The text tower that was trained with the backbone: a folder, or a name on the Hugging Face hub,
-                with weights and tokenizer as transformers or OpenCLIP save them. Default: where timm has the backbone
-                from, which is where OpenCLIP has its text tower.
-            prompt_length: Learned tokens of a prompt.
-            class_specific: Whether every class has prompts of its own, or all share one pair.
-            embedding_size: Numbers of a text's feature: so a saved run is built again.
-            token_width: Numbers of a token: so a saved run is built again.
-            side: Positions a side that CLIP was trained with: so a saved run is built again.
+            text_model: Text tower that belongs to the backbone: a folder, or a name on the Hugging Face hub, with
+                weights and tokenizer as saved by transformers or OpenCLIP. Default: the repository of the backbone.
+            prompt_length: Number of learned tokens per prompt.
+            class_specific: Whether every class has its own prompts, or all classes share one pair.
+            embedding_size: Size of a text embedding; set when a saved run is loaded.
+            token_width: Size of a token; set when a saved run is loaded.
+            side: Side of CLIP's position grid; set when a saved run is loaded.
         """
         super().__init__()
         self.text_model = text_model
         self._tower: TextTower | None = None
-        self._read: Tensor | None = None  # the prompts of which `texts` are
+        self._read: Tensor | None = None  # the prompts that `texts` was computed from
         owners = classes if class_specific else 1
         self.prompts = nn.Parameter(torch.empty(2, owners, prompt_length, token_width))
         self.register_buffer("texts", torch.zeros(2, classes, embedding_size))
@@ -88,31 +87,31 @@ class DualCoOpHead(Head):
 
     @property
     def feature_key(self) -> str:
-        """Positions projected in this way; the projection is none of the backbone's weights."""
+        """Digest of the projection, which is not part of the weights of the backbone."""
         digest = hashlib.blake2b(digest_size=8)
         for tensor in (self.projection, self.offset):
             digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
         return f"projected {digest.hexdigest()}"
 
     def connect(self, backbone: Backbone) -> None:
-        """Take the projection of the backbone's attention pool, and look up where its text tower is."""
+        """Take the projection of the backbone's attention pool, and find its text tower."""
         projection, offset = dense_projection(backbone)
         self.text_model = self.text_model or pretrained_config(backbone.network).get("hf_hub_id")
         self.projection, self.offset = projection.to(self.projection), offset.to(self.offset)
         self.saved_options = {**self.saved_options, "embedding_size": len(offset), "side": offset.shape[-1]}
 
     def setup(self, table: LabelTable) -> None:
-        """Load the text tower and make the prompts of the table's classes."""
+        """Load the text tower and create the prompts of the classes."""
         if self.text_model is None:
             raise ConfigError(
-                "Head 'dual-coop' learns prompts of CLIP's text tower. Name the one that belongs to the backbone: "
+                "Head 'dual-coop' needs the text tower that belongs to the backbone. Pass "
                 f"{option('head_options.text_model', 'FOLDER')}, a folder or a name on the Hugging Face hub."
             )
         tower = TextTower(self.text_model, table.classes, self.prompts.shape[2])
         if tower.size != len(self.projection):
             raise ConfigError(
-                f"The text tower {self.text_model!r} gives {tower.size} numbers a text, and the backbone "
-                f"{len(self.projection)} a position: they are not of one CLIP."
+                f"The text tower {self.text_model!r} has {tower.size} dimensions, and the backbone "
+                f"{len(self.projection)}: they do not belong to the same CLIP model."
             )
         self._tower, self._read = tower, None
         self.texts = self.texts.new_zeros(2, len(table.classes), tower.size)
@@ -121,11 +120,11 @@ class DualCoOpHead(Head):
         self.start("default")
 
     def reset_parameters(self) -> None:
-        """Prompts anew, from N(0, 0.02²)."""
+        """Draw the prompts from N(0, 0.02²)."""
         nn.init.normal_(self.prompts, std=_PROMPT_SPREAD)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training, or read the prompts as they are now and switch to use."""
+        """Set training mode; when switching to eval mode, encode the current prompts."""
         if not mode:
             self.read_prompts()
         return super().train(mode)
@@ -133,14 +132,14 @@ class DualCoOpHead(Head):
     @torch.inference_mode(False)
     @torch.no_grad()
     def read_prompts(self) -> None:
-        """Bring ``texts`` up to the prompts, if there is a text tower and the prompts are others than before."""
+        """Update ``texts`` if there is a text tower and the prompts have changed."""
         if self._tower is None or (self._read is not None and torch.equal(self._read, self.prompts)):
             return
         self.texts.copy_(self._tower.encode(self.prompts))
         self._read = self.prompts.detach().clone()
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        """Project B×C×H×W and bring every position to length 1: B×1×P×d; what has one channel was projected before."""
+        """Project (B, C, H, W) to unit vectors (B, 1, P, d). Inputs with one channel are already projected."""
         if feature_map.shape[1] == 1:
             return feature_map
         offset, size = self.offset, feature_map.shape[2:]
@@ -150,16 +149,16 @@ class DualCoOpHead(Head):
         return F.normalize(projected.flatten(2).transpose(1, 2), dim=-1)[:, None]
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits of a map, or of positions that were projected before."""
+        """Logits of a map or of projected positions."""
         texts = self._tower.encode(self.prompts) if self.training and self._tower is not None else self.texts
         positions = self.pool(features)[:, 0].to(texts.dtype)
         maps = COSINE_SCALE * F.linear(positions, texts.flatten(0, 1))
-        # The softmax over positions in float32 at least, whatever the precision around it.
+        # Softmax over positions in at least float32, also under mixed precision.
         positive, negative = maps.to(torch.promote_types(maps.dtype, torch.float32)).chunk(2, -1)
         return SUM_SCALE * (positive.softmax(1) * (positive - negative)).sum(1)
 
 
 def _after_loading(head: DualCoOpHead, keys: Any) -> None:
-    """Averaged prompts come with an average of texts, which are not theirs."""
+    """Recompute texts after loading: averaged weights contain averaged texts, which do not belong to the prompts."""
     head._read = None
     head.read_prompts()

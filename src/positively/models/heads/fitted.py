@@ -1,4 +1,4 @@
-"""Heads with the numbers of a probe: what was fitted on embeddings, as a part of a network."""
+"""Fills heads with the solution of a probe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from positively.probe import KernelClassifier, LinearClassifier
 
 @torch.no_grad()
 def fill_kernel(head: KernelHead, solved: KernelClassifier) -> None:
-    """Give a head what was solved for: its outputs are logits of P(tag | image)."""
+    """Copy the solution of a probe into a kernel head; its outputs are then logits of P(tag | image)."""
     head.landmarks.copy_(torch.from_numpy(solved.landmarks))
     head.precision.fill_(float(solved.precision))
     head.kernel_linear.weight.copy_(torch.from_numpy(solved.weight.T))
@@ -22,6 +22,6 @@ def fill_kernel(head: KernelHead, solved: KernelClassifier) -> None:
 
 @torch.no_grad()
 def fill_linear(layer: nn.Linear, solved: LinearClassifier) -> None:
-    """Give a layer what was solved for."""
+    """Copy a linear solution of a probe into a layer."""
     layer.weight.copy_(torch.from_numpy(solved.weight.T))
     layer.bias.copy_(torch.from_numpy(solved.bias))

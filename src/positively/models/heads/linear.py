@@ -1,4 +1,4 @@
-"""The plain head: pool the map, then one linear layer."""
+"""The linear head: pooling and one linear layer."""
 
 from __future__ import annotations
 
@@ -14,63 +14,65 @@ from positively.models.heads.normalization import root_normalize
 
 
 class LinearHead(Head):
-    """Feature map → logits, by pooling over positions and a linear layer.
+    """Linear head: pooling over positions and one linear layer.
 
-    Shapes: input B×C×H×W, or B×C features that were pooled before and kept on disk; output B×classes.
+    Takes feature maps (B, C, H, W) or pooled embeddings (B, C), and returns logits (B, classes).
 
-    >>> import torch
-    >>> head = LinearHead(channels=8, classes=3, pooling="max")
-    >>> head(torch.zeros(2, 8, 7, 7)).shape, head(torch.zeros(2, 8)).shape
-    (torch.Size([2, 3]), torch.Size([2, 3]))
+    Example:
+        >>> import torch
+        >>> from positively.models import LinearHead
+        >>> head = LinearHead(channels=8, classes=3, pooling="max")
+        >>> head(torch.zeros(2, 8, 7, 7)).shape, head(torch.zeros(2, 8)).shape
+        (torch.Size([2, 3]), torch.Size([2, 3]))
     """
 
     def __init__(self, channels: int, classes: int, *, pooling: Pooling = "average", normalize: bool = False) -> None:
-        """Make the layer.
+        """Create the layer.
 
         Args:
-            channels: Channels of the map.
+            channels: Number of channels of the map.
             classes: Number of classes.
-            pooling: How the map is pooled over its positions; "mix" is the mean of average and maximum.
-            normalize: Whether the pooled features are brought to one scale: signed square root, and a mean square of
-                1 in every image. What is stored is not changed by it.
+            pooling: Pooling over positions; "mix" is the mean of average and maximum.
+            normalize: Whether to normalise the pooled embeddings by a signed square root and to unit mean square.
+                Stored embeddings are not affected.
         """
         super().__init__()
         if pooling not in ("average", "max", "mix"):
-            raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
+            raise ConfigError(f"pooling must be 'average', 'max' or 'mix', not {pooling!r}.")
         self.pooling, self.normalize = pooling, normalize
         self.linear = nn.Linear(channels, classes)
         self.start("default")
 
     @property
     def feature_key(self) -> str:
-        """Features pooled in this way."""
+        """Pooling of the stored embeddings."""
         return self.pooling
 
     @property
     def last_layer(self) -> nn.Linear:
-        """The only one."""
+        """The linear layer."""
         return self.linear
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        """Pool B×C×H×W to B×C; features that are B×C already pass through."""
+        """Pool (B, C, H, W) to (B, C); pooled embeddings are returned unchanged."""
         return pool_positions(feature_map, self.pooling)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Pooled features, on one scale if that is asked for."""
+        """Pooled embeddings, normalised if ``normalize`` is set."""
         pooled = self.pool(features)
-        # Entries of about 1, whatever their number: the scale that usual learning rates are made for.
+        # Entries of about 1 for any number of channels, which suits common learning rates.
         return root_normalize(pooled) * math.sqrt(pooled.shape[-1]) if self.normalize else pooled
 
     def classify(self, embedding: Tensor) -> Tensor:
-        """Logits of pooled features."""
+        """Logits of pooled embeddings, shape (B, classes)."""
         logits: Tensor = self.linear(embedding)
         return logits
 
 
 def pool_positions(feature_map: Tensor, pooling: Pooling) -> Tensor:
-    """Pool B×C×H×W to B×C; features that are pooled already pass through."""
+    """Pool (B, C, H, W) to (B, C); pooled embeddings are returned unchanged."""
     if pooling not in ("average", "max", "mix"):
-        raise ConfigError(f"Pooling is 'average', 'max' or 'mix', not {pooling!r}.")
+        raise ConfigError(f"pooling must be 'average', 'max' or 'mix', not {pooling!r}.")
     if feature_map.ndim != 4:
         return feature_map
     if pooling == "average":
@@ -81,9 +83,9 @@ def pool_positions(feature_map: Tensor, pooling: Pooling) -> Tensor:
 
 
 def pool_windows(feature_map: Tensor, pooling: Pooling, window: int) -> Tensor:
-    """Pool B×C×H×W to B×(1+parts)×C: the whole map, then every window in the same way; windows overlap by a third.
+    """Pool (B, C, H, W) to (B, 1 + parts, C): the whole map, then all windows, which overlap by a third.
 
-    A map smaller than the window is a part of its own. Windows that reach over the border end there.
+    A map smaller than the window is a single part. Windows are cropped at the border.
     """
     size, stride = [min(window, side) for side in feature_map.shape[-2:]], -(-2 * window // 3)
     parts = (max_pool2d if pooling == "max" else avg_pool2d)(feature_map, size, stride, ceil_mode=True)

@@ -1,8 +1,7 @@
-"""ML-GCN (Chen, Wei, Wang, Guo, CVPR 2019): the classifiers themselves come out of a graph of the classes.
+"""ML-GCN (Chen, Wei, Wang, Guo, CVPR 2019): a graph network over the classes produces the classifiers.
 
-Two graph convolutions over the word vectors Z give one weight vector a class, and these classify the max-pooled map f:
-W = Â · LeakyReLU(Â Z Θ₁) · Θ₂, logits = f Wᵀ, without bias. A class thus shares its classifier with the classes it is
-found with.
+Two graph convolutions over the word vectors Z give one weight vector per class, which classifies the max-pooled map f:
+W = Â · LeakyReLU(Â Z Θ₁) · Θ₂, logits = f Wᵀ, without bias. Classes that occur together thus share their classifiers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SLOPE = 0.2  # of the leaky ReLU
 
 
 class GraphConvolution(nn.Module):
-    """Every class takes the sum over its neighbours, X → Â X Θ. Shapes: classes×inputs → classes×outputs."""
+    """Graph convolution X → Â X Θ, shape (classes, inputs) → (classes, outputs)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -32,19 +31,19 @@ class GraphConvolution(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform within ±1/√outputs, as the authors' code."""
+        """Draw from a uniform distribution on ±1/√outputs, as the code of the authors does."""
         bound = 1 / math.sqrt(self.weight.shape[1])
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, vectors: Tensor, adjacency: Tensor) -> Tensor:
-        """What every class has after its neighbours spoke."""
+        """Convolve the vectors of the classes."""
         return adjacency @ (vectors @ self.weight)
 
 
 class MLGCNHead(LabelGraphHead):
-    """Feature map → logits, by max pooling and classifiers that a graph of the classes makes.
+    """ML-GCN head: max pooling and classifiers produced by a graph of the classes.
 
-    Shapes: input B×C×H×W, or B×C features that were max-pooled before and stored; output B×classes.
+    Takes feature maps (B, C, H, W) or max-pooled embeddings (B, C), and returns logits (B, classes).
     """
 
     def __init__(
@@ -58,19 +57,19 @@ class MLGCNHead(LabelGraphHead):
         threshold: Annotated[float, Range(above=0, maximum=1)] = 0.4,
         neighbour_weight: Share = 0.25,
     ) -> None:
-        """Make the layers.
+        """Create the layers.
 
         Args:
-            channels: Channels of the map.
+            channels: Number of channels of the map.
             classes: Number of classes.
-            word_vectors: A vector for the name of each class (the authors have GloVe's), in the order of the classes: a
-                .npy file of one row a class, or a tensor. They stay as they are and are saved with the model. Default:
-                vectors of 300 numbers that learn from a random start.
-            word_vector_size: Vectors of this size that come with the weights: so a saved run is built again.
-            width: Numbers a class has between the two convolutions.
-            threshold: Share of a class's images in which another is found too, from which on the two are neighbours.
-            neighbour_weight: What all neighbours weigh together, a class itself being 1 (the authors' code 0.25, their
-                paper 0.2).
+            word_vectors: Word vectors of the class names (the authors use GloVe): a .npy file or a tensor with one row
+                per class, in the order of the classes. They are not trained, and are saved with the model. Default:
+                trainable vectors of size 300.
+            word_vector_size: Size of the word vectors of a saved run.
+            width: Width of the hidden layer of the graph network.
+            threshold: Minimum share of the images of a class that carry another class, for the two to be neighbours.
+            neighbour_weight: Total weight of all neighbours; a class itself has weight 1 (authors: code 0.25, paper
+                0.2).
         """
         super().__init__(classes, word_vectors, word_vector_size)
         self.threshold, self.neighbour_weight = threshold, neighbour_weight
@@ -80,15 +79,15 @@ class MLGCNHead(LabelGraphHead):
 
     @property
     def feature_key(self) -> str:
-        """Max-pooled features: the same as the linear head stores."""
+        """Max pooling, as for the linear head."""
         return "max"
 
     @torch.no_grad()
     def setup(self, table: LabelTable) -> None:
-        """Make the graph of the known positives.
+        """Build the graph from the known positives.
 
         A_ij = 1 where #(i and j) / #(i) reaches the threshold, i ≠ j; A' = weight · A / (column sums + 10⁻⁶) + I;
-        Â = D^−½ A'ᵀ D^−½, D the row sums of A'. Those are 1 at least: a class without positives stands alone.
+        Â = D^−½ A'ᵀ D^−½ with the row sums D of A', which are at least 1. A class without positives has no neighbours.
         """
         super().setup(table)
         neighbours = (shares_together(table) >= self.threshold).astype(np.float64)
@@ -99,15 +98,15 @@ class MLGCNHead(LabelGraphHead):
         self.adjacency.copy_(torch.from_numpy(scale[:, None] * weighted.T * scale))
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        """Maximum over the positions, B×C×H×W to B×C; features that are B×C already pass through."""
+        """Max-pool (B, C, H, W) to (B, C); pooled embeddings are returned unchanged."""
         return pool_positions(feature_map, "max")
 
     def classifiers(self) -> Tensor:
-        """One weight vector a class, classes×channels."""
+        """Weight vectors of the classes, shape (classes, channels)."""
         hidden = leaky_relu(self.first(self.word_vectors, self.adjacency), _SLOPE)
         weights: Tensor = self.second(hidden, self.adjacency)
         return weights
 
     def classify(self, embedding: Tensor) -> Tensor:
-        """Logits of pooled features."""
+        """Logits of pooled embeddings."""
         return embedding @ self.classifiers().T
