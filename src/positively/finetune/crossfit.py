@@ -104,7 +104,7 @@ def cross_fit(
     fold_of = _deal(table, units, folds, config.seed)
     steps = f", {config.epochs} epochs" if config.epochs else ""
     logger.info(
-        f"Training {folds} networks ('{config.method}', depth '{config.depth}'{steps}), each on about "
+        f"Cross-fitting: {folds} trainings ('{config.method}', depth '{config.depth}'{steps}), each on about "
         f"{len(table) * (folds - 1) // folds:,} images. This takes {folds - 1} times as long as one training."
     )
     scores = np.empty((len(table), len(table.classes)), dtype=np.float32)
