@@ -73,7 +73,7 @@ def test_the_oracle_is_called_one_threshold_wherever_thresholds_of_each_class_st
     for table in (table_1(FULL, "coco-mini", "probe"), table_3([result("A", 1.0, 0, 0.6)], "coco-mini", "probe")):
         oracle = [head for head in table.head if "oracle" in head]
         assert len(oracle) == 2 and all("one threshold" in head for head in oracle)
-        assert any("one threshold a class" in note and "one threshold for all classes" in note for note in table.notes)
+        assert any("per-class" in note and "oracle" in note for note in table.notes)
 
 
 def test_averages_over_some_ratios_say_so_and_need_seeds_that_have_them_all():

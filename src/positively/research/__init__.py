@@ -1,1 +1,1 @@
-"""Rivals, benchmarks, recipes, simulation and studies; imports what other rooms export."""
+"""Research: methods of other papers, benchmarks, recipes and simulation. Imports only what other rooms export."""

@@ -1,10 +1,10 @@
-"""The paper's demo: a network learns scenes of digits from a third of their tags, by auto, PU-MLC and BCE.
+"""The demo of the paper: a network learns scenes of digits from 30 % of their tags, with auto, PU-MLC and BCE.
 
-Four trainings with the same network and budget: auto, PU-MLC and unknown-as-negative see the same 30 % of the positive
-tags and no negative; the last sees every label. How hard the scenes are was set by looking at the two BCE rows only.
-PU-MLC's options were chosen without a single negative, by vPU's criterion on training scenes held out
-(``python -m benchmarks.choices``). auto is PU-MLC's network with its head solved in closed form, for there are no
-pretrained weights to solve on at once.
+Four trainings with the same network and budget: auto, PU-MLC and unknown-as-negative use the same 30 % of the positive
+tags and no negatives; the last one uses all labels. The difficulty of the scenes was set with the two BCE rows only.
+The options of PU-MLC were chosen without negatives, by the vPU criterion on held-out training scenes
+(``python -m benchmarks.choices``). auto trains with PU-MLC and then fits a probe on the network, because there are no
+pretrained weights.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CONTESTANTS = (
 
 
 def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
-    """Train and score all contestants with all seeds; what is done already is not done again."""
+    """Train and score all contestants with all seeds. Finished trainings are not repeated."""
     scenes = out / "scenes"
     complete, test = demo.make_tables(scenes)
     results = []
@@ -80,7 +80,7 @@ def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
                 found = {} if contestant.complete else find_hidden(run, tags, complete)
                 write_json(evaluation, {**run.evaluate(test).to_dict(), **found})
                 run.folder.record(evaluation)
-                with shown(quiet=True):  # once more, with what was measured
+                with shown(quiet=True):  # rewrite the report with the evaluation
                     report_training(run.path, table)
             results.append({"name": contestant.name, "sees": contestant.sees, "seed": seed, "run": str(folder)})
             results[-1] |= json.loads(evaluation.read_text(encoding="utf-8"))
@@ -88,11 +88,11 @@ def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
 
 
 def find_hidden(run: Run, tags: LabelTable, complete: LabelTable) -> dict[str, float]:
-    """Share of true tags among the first 100 and 500 that a run adds to its training table, likeliest first."""
+    """Precision of the first 100 and 500 tags that a run adds to its training table, by score."""
     found = run.folder.read_out_of_sample()
     if found is None:
         scores: npt.NDArray[np.floating] = run.scores(tags)
-    else:  # an image's own blank does not count against it
+    else:  # out-of-sample scores, so that an unknown label does not lower its own score
         rows = {image: row for row, image in enumerate(found[0])}
         scores = found[2].scores[[rows[image] for image in tags.images]]
     unknown = tags.states() == 0
@@ -111,7 +111,7 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
 
 
 def summarize(results: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Contestant → measure → mean and half the spread over the seeds, in percent."""
+    """Mean and half the range over the seeds in percent, by contestant and measure."""
     summary: dict[str, dict[str, tuple[float, float]]] = {}
     for contestant in CONTESTANTS:
         ours = [result for result in results if result["name"] == contestant.name]
@@ -123,7 +123,7 @@ def summarize(results: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float,
 
 
 def draw(results: list[dict[str, Any]], file: Path, scenes: Path, shown: int = 6) -> None:
-    """Draw the figure: mAP and F1 of each contestant, and test scenes with the tags auto finds."""
+    """Draw the figure: mAP and F1 of each contestant, and test scenes with predicted tags."""
     from matplotlib.figure import Figure
     from PIL import Image
 

@@ -1,9 +1,8 @@
-"""Scenes of real handwritten digits: a multi-label data set that needs no download.
+"""Scenes of handwritten digits: a multi-label dataset that needs no download.
 
-scikit-learn carries 1,797 digits of the UCI optical-recognition set. A scene shows one to four of them, of different
-classes, each with its own size, tilt, ink and place, among pieces of other digits as clutter; its labels are the digits
-that are there. Some digits are more common than others and each has its favourite company, so that classes co-occur
-unevenly. Train and test scenes are made from different people's handwriting.
+scikit-learn contains 1,797 digits of the UCI optical recognition set. A scene shows one to four digits of different
+classes with random size, tilt, intensity and position, and pieces of other digits as clutter; its labels are its
+digits. Class frequencies and co-occurrences are uneven. Train and test scenes use the handwriting of different people.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ Grey = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SceneStyle:
-    """How hard the scenes are."""
+    """Difficulty of the scenes."""
 
     size: int = 48
     smallest: int = 12
@@ -43,14 +42,14 @@ def _digits() -> tuple[Grey, npt.NDArray[np.int64]]:
 
 
 def _handwriting(part: Literal["train", "test"]) -> npt.NDArray[np.int64]:
-    """Digits that this part is made of: the set is ordered by writer, so the last third is other people's hands."""
+    """Digits of this part. The set is ordered by writer, so the last third is by other people."""
     images, _ = _digits()
     border = len(images) * 2 // 3
     return np.arange(border) if part == "train" else np.arange(border, len(images))
 
 
 def _paste(canvas: Grey, ink: Grey, generator: np.random.Generator, style: SceneStyle, strength: float) -> None:
-    """Draw one digit, or a piece of one, at a random place, size and tilt."""
+    """Draw one digit, or a piece of one, at a random position, size and tilt."""
     size = int(generator.integers(style.smallest, style.largest + 1))
     picture = Image.fromarray((ink * 255).astype(np.uint8)).resize((size, size), Image.Resampling.BICUBIC)
     picture = picture.rotate(generator.uniform(-style.tilt, style.tilt), Image.Resampling.BICUBIC, expand=True)
@@ -63,7 +62,7 @@ def _paste(canvas: Grey, ink: Grey, generator: np.random.Generator, style: Scene
 
 
 def _companions() -> npt.NDArray[np.float64]:
-    """How willingly digit j stands beside digit i: near neighbours on a ring do, and small digits are more common."""
+    """Preference of digit j as a companion of digit i: neighbours on a ring, and small digits."""
     distance = np.abs(np.subtract.outer(np.arange(10), np.arange(10)))
     ring = np.minimum(distance, 10 - distance)
     liking: npt.NDArray[np.float64] = np.exp(-ring / 1.5) * np.linspace(1.6, 0.4, 10)
@@ -73,7 +72,7 @@ def _companions() -> npt.NDArray[np.float64]:
 def make_scene(
     part: Literal["train", "test"], index: int, seed: int = 0, style: SceneStyle | None = None
 ) -> tuple[npt.NDArray[np.uint8], list[int]]:
-    """One scene, the same for the same arguments: grey pixels size×size, and the digits that are there."""
+    """Create one scene, as a function of the arguments: grey pixels (size, size) and its digits."""
     style = style or SceneStyle()
     generator = np.random.default_rng([seed, part == "test", index])
     images, targets = _digits()
@@ -88,7 +87,7 @@ def make_scene(
 
     canvas = np.zeros((style.size, style.size), dtype=np.float32)
     for _ in range(style.clutter):
-        # A quarter of some digit: ink that looks like handwriting and is no digit.
+        # A quarter of a digit: ink that looks like handwriting but is not a digit.
         piece = images[generator.choice(ours)].copy()
         keep_rows, keep_columns = generator.integers(0, 2, size=2)
         piece[4 * keep_rows : 4 * keep_rows + 4] = 0
@@ -104,7 +103,7 @@ def make_scene(
 def write_scenes(
     folder: Path, part: Literal["train", "test"], count: int, seed: int = 0, style: SceneStyle | None = None
 ) -> LabelTable:
-    """Write ``count`` scenes as PNG files, and their complete labels as ``<part>.csv``; return the complete table."""
+    """Write ``count`` scenes as PNG files with complete labels in ``<part>.csv``, and return the complete table."""
     (folder / part).mkdir(parents=True, exist_ok=True)
     names, labels = [], []
     for index in range(count):

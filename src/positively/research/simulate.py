@@ -1,4 +1,4 @@
-"""The review on labels that are known and were hidden: what so many answers are worth, by every way of asking."""
+"""Simulation of a review on hidden labels: the value of answers for different query strategies."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from positively.review import (
 )
 
 Policy = Literal["likeliest", "teaching", "mixed", "random", "fixed"]
-"""Ways of asking; ``random`` takes unknown pairs at random, ``fixed`` the likeliest at the start, in that order."""
+"""Query strategies. ``random`` asks for random unknown pairs, ``fixed`` for the most probable ones at the start."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a review stands after some answers."""
+    """State of a review after some answers."""
 
     answers: int
     found: int
-    """Tags accepted."""
+    """Number of accepted tags."""
     missing: int
-    """Tags that are really still missing."""
+    """True number of missing tags."""
     expected: float
-    """What the model believes that number to be."""
+    """Estimate of the model for that number."""
     estimate: Estimate | None
-    """What the audit says of it."""
+    """Estimate of the audit."""
     quality: float | None
-    """What the caller measured."""
+    """Value of the caller's ``quality`` function."""
 
 
 def simulate(
@@ -57,19 +57,25 @@ def simulate(
     quality: Callable[[ReviewModel], float] | None = None,
     seed: int = 0,
 ) -> list[Progress]:
-    """Review a table whose labels are all known, by someone who is always right.
+    """Simulate the review of a table with known labels, by a reviewer who is always right.
 
     Args:
-        model: The table with its hidden labels; it is changed.
-        truth: N×C states, which nobody saw; a pair that is unknown even here is put off when it is asked.
-        policy: How to ask. All but ``fixed`` choose each question by the model as the last answer left it.
-        answers: How many answers to give.
-        every: Answers between renewals of the model, after each of which it is looked at.
-        quality: What else to measure, such as its quality on other photos.
+        model: The table with hidden labels; it is changed.
+        truth: True label states, shape (N, C). Pairs that are unknown here are skipped when asked.
+        policy: Query strategy. All but ``fixed`` and ``random`` choose each question with the current model.
+        answers: Number of answers.
+        every: Number of answers between updates of the model; progress is recorded after each update.
+        quality: Additional measure, such as the quality on other images.
         seed: Seed of random questions.
+
+    Returns:
+        Progress after each update.
+
+    Raises:
+        ConfigError: If the strategy is unknown.
     """
     if policy not in POLICIES:
-        raise ConfigError(f"{option('policy', policy)}: there are {', '.join(POLICIES)}.")
+        raise ConfigError(f"{option('policy', policy)}: choose from {', '.join(POLICIES)}.")
 
     def look(given: int) -> Progress:
         overview = model.overview()
@@ -94,7 +100,7 @@ def simulate(
 
 
 def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int, put_off: set[Pair]) -> Iterator[Pair]:
-    """Pairs that can be judged, each chosen after the last was answered, until nothing is left; others are put off."""
+    """Pairs to ask, each chosen after the previous answer, until none is left. Pairs without truth are skipped."""
     if policy == "fixed" or policy == "random":
         states = _states(model)
         rows, columns = np.nonzero((states == UNKNOWN) & (truth != UNKNOWN))
@@ -117,25 +123,25 @@ def _questions(model: ReviewModel, truth: States, policy: Policy, seed: int, put
 
 
 def _states(model: ReviewModel) -> States:
-    """N×C states as they are now."""
+    """Current label states, shape (N, C)."""
     return np.stack([model.states(column) for column in range(len(model.classes))], axis=1)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How the audit's estimates did over many designs, of all classes together and of single ones."""
+    """Accuracy of the audit's estimates over many designs, for all classes together and for single classes."""
 
     answers: int
     held: float
-    """Share of the 95 % intervals that held the truth."""
+    """Share of the 95 % intervals that contain the truth."""
     bias: float
-    """Mean error as a share of the truth."""
+    """Mean error, relative to the truth."""
     error: float
-    """Typical error as a share of the truth: root of the mean square."""
+    """Root mean square error, relative to the truth."""
     width: float
-    """Mean width of an interval as a share of the truth."""
+    """Mean width of the intervals, relative to the truth."""
     class_held: float
-    """Share of the intervals of single classes that held; NaN if no class had draws enough."""
+    """Share of the intervals of single classes that contain the truth; NaN if no class had enough draws."""
 
 
 def audit_coverage(
@@ -146,14 +152,17 @@ def audit_coverage(
     *,
     after: int = 0,
 ) -> list[Coverage]:
-    """Draw many audits of a table whose labels are known, and see what the page would say.
+    """Draw many audits of a table with known labels and compare their estimates with the truth.
 
     Args:
-        model: The table with its hidden labels, as it is when the audits are drawn; it is changed.
-        truth: N×C states; draws of pairs that are unknown even here are put off.
-        answers: Numbers of audit answers to look at.
-        simulations: How many designs to draw.
-        after: Answers to the likeliest that were given between the drawing and the audit.
+        model: The table with hidden labels at the time of the audits; it is changed.
+        truth: True label states, shape (N, C). Draws of unknown pairs are skipped.
+        answers: Numbers of audit answers to evaluate.
+        simulations: Number of audits.
+        after: Number of answers to the most probable pairs between the draw and the audit.
+
+    Returns:
+        Accuracy for each number of answers.
     """
     start = model.columns
     if after:
@@ -182,12 +191,12 @@ def audit_coverage(
 
 
 def _answered(column: Column, rows: npt.NDArray[np.int64], truth: States) -> Column:
-    """A column with answers to these rows; its scores stay, as they do for whoever answers nothing but the audit."""
+    """A column with answers to these rows, and unchanged scores."""
     return replace(column, labels=column.labels.changed(rows, truth[rows], np.ones(len(rows), dtype=np.float32)))
 
 
 def _left(column: Column, truth: States) -> int:
-    """Tags that are really still missing."""
+    """True number of missing tags."""
     return int(((truth == POSITIVE) & (column.labels.states == UNKNOWN)).sum())
 
 

@@ -1,1 +1,1 @@
-"""The paper's tables, run again: grids of trainings, one result a cell, and what is read off them."""
+"""Benchmarks: grids of trainings, one result file per cell, and the tables and figures of the paper."""

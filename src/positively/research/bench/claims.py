@@ -1,4 +1,4 @@
-"""Whether a claim of the paper holds here: two rows, seed by seed, and a word."""
+"""Verdicts on the claims of the paper: two rows compared seed by seed."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ from positively.research.bench.tables import NOTHING, show
 Word = Literal["holds", "does not hold", "no difference", "undecided (one seed)", "not measured"]
 
 CONFIDENCE = 0.95
-"""Of the interval that has to leave 0 out before a difference is called one."""
+"""Confidence level of the interval that must exclude 0 for a difference to count."""
 
 VERDICT_NOTES = (
-    f"Rows are compared seed by seed. A claim holds where the {100 * CONFIDENCE:g} % interval (Student's t) of the "
-    "mean difference lies above 0, and does not where it lies below; otherwise no difference was found, which more "
-    "seeds may change.",
-    "Each claim is judged by itself: of twenty without any true difference, one is called a difference by chance. The "
-    "interval covers what a seed changes (labels hidden, images held out, the training), not other datasets.",
+    f"Rows are compared seed by seed. A claim holds if the {100 * CONFIDENCE:g} % interval (Student's t) of the mean "
+    "difference is above 0, and does not hold if it is below. Otherwise no difference was found; more seeds may change "
+    "that.",
+    "Claims are not corrected for multiple testing: of twenty comparisons without a true difference, one is expected "
+    "to show one. The interval covers variation between seeds (hidden labels, holdout, training), not datasets.",
 )
-"""What stands under a table of claims."""
+"""Notes below a table of claims."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What comparing two rows says, seed by seed; the numbers are fractions."""
+    """Result of comparing two rows seed by seed, as fractions."""
 
     better: Spread | None
-    """The row that the claim puts ahead, over the seeds that both have."""
+    """The row that should be better according to the claim, over the common seeds."""
     worse: Spread | None
     differences: tuple[float, ...] = ()
-    """Better − worse, one number a seed: what a seed does to both rows (which labels it hides) cancels."""
+    """Better − worse, one value per seed. Effects of the seed on both rows (such as hidden labels) cancel."""
     percent: bool = True
-    """Whether the numbers are shares, to be shown in percent."""
+    """Whether the values are shares, to be shown in percent."""
 
     @property
     def difference(self) -> float:
-        """Mean of the paired differences; nan where there is none."""
+        """Mean of the paired differences; NaN without results."""
         paired = spread(self.differences)
         return paired.mean if paired else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Student's interval of the mean difference; nan where one measurement says nothing of its error."""
+        """Student's t interval of the mean difference; NaN for a single measurement."""
         paired = spread(self.differences)
         if paired is None or self.is_one_measurement:
             return math.nan, math.nan
-        # stdtrit is the quantile of Student's t; scipy.stats, which has it too, takes a second to import.
+        # stdtrit is the quantile of Student's t; importing scipy.stats takes a second.
         quantile = float(stdtrit(paired.seeds - 1, (1 + CONFIDENCE) / 2))
         margin = quantile * paired.std / math.sqrt(paired.seeds)
         return paired.mean - margin, paired.mean + margin
 
     @property
     def ahead(self) -> int:
-        """Seeds in which the row that the claim puts ahead is ahead."""
+        """Number of seeds in which the row that should be better is better."""
         return sum(difference > 0 for difference in self.differences)
 
     @property
     def is_one_measurement(self) -> bool:
-        """Whether there is a single seed, or several that repeat one.
+        """Whether there is a single seed, or several identical ones.
 
-        Where the seed changes nothing in either row (no label hidden, nothing drawn), ten seeds are ten copies of one
-        measurement, and an interval of no width would claim a certainty that nobody has. An equal difference of rows
-        that do vary is another matter: there every seed is a measurement, and all of them agree.
+        If the seed changes nothing in either row (no hidden labels, no randomness), ten seeds are ten copies of one
+        measurement, and an interval of zero width would be misleading. Equal differences of rows that do vary are real
+        measurements.
         """
         if self.better is None or self.worse is None:
             return False
@@ -77,7 +77,7 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """The verdict."""
+        """Verdict on the claim."""
         if not self.differences:
             return "not measured"
         if self.is_one_measurement:
@@ -87,29 +87,38 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The numbers behind the word, for the table of claims."""
+        """Numbers behind the verdict, for the table of claims."""
         if not self.differences:
             return NOTHING
         seeds, unit = len(self.differences), " points" if self.percent else ""
         numbers = f"{show(self.better, self.percent)} against {show(self.worse, self.percent)}: "
         numbers += f"{self._signed(self.difference)}{unit}"
         if seeds == 1:
-            return f"{numbers}; one seed, so that its error is unknown"
+            return f"{numbers}; one seed, so the error is unknown"
         if self.is_one_measurement:
-            return f"{numbers} in each of {seeds} seeds, which change nothing here: they count as one"
+            return f"{numbers} in each of {seeds} identical seeds, which count as one"
         low, high = (self._signed(end) for end in self.interval)
         return f"{numbers}, {100 * CONFIDENCE:g} % interval {low} to {high}; ahead in {self.ahead} of {seeds} seeds"
 
     def _signed(self, value: float) -> str:
-        # One digit more than the means have: an interval that ends near 0 is the one that is looked at closely.
+        # One digit more than the means, for intervals that end near 0.
         return (f"{100 * value:+.2f}" if self.percent else f"{value:+.4f}").replace("-", "−")
 
 
 def verdict(better: Sequence[float], worse: Sequence[float], percent: bool = True) -> Verdict:
-    """Compare the row a claim puts ahead with the other one, one number a seed, the same seeds in the same order.
+    """Compare two rows seed by seed.
 
-    >>> verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]).word
-    'holds'
+    Args:
+        better: Values of the row that should be better, one per seed.
+        worse: Values of the other row for the same seeds.
+        percent: Whether the values are shares.
+
+    Returns:
+        The verdict.
+
+    Example:
+        >>> verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]).word
+        'holds'
     """
     differences = tuple(one - other for one, other in zip(better, worse, strict=True))
     return Verdict(spread(better), spread(worse), differences, percent)
@@ -118,15 +127,18 @@ def verdict(better: Sequence[float], worse: Sequence[float], percent: bool = Tru
 def compare(
     results: Sequence[Result], better: Mapping[str, Any], worse: Mapping[str, Any], dataset: str, depth: str
 ) -> Verdict:
-    """Compare two sides on the seeds that both have; a number that could not be computed is no number.
+    """Compare two sides on their common seeds. Values that are missing or NaN are left out.
 
     Args:
-        results: Of a suite.
-        better: The side a claim puts ahead: its ``row``, and ``ratio`` and ``noise`` (1 and 0 unless told); ``measure``
-            is mAP on the test images unless told, and ``spread@0`` a number of the history after its first epoch.
+        results: Results of a suite.
+        better: The side that should be better: its ``row``, and ``ratio`` and ``noise`` (default 1 and 0); ``measure``
+            is test mAP by default, and ``spread@0`` is a value of the history after the first epoch.
         worse: The other side.
-        dataset: Whose results.
-        depth: Whose results.
+        dataset: Dataset to compare on.
+        depth: Depth to compare at.
+
+    Returns:
+        The verdict.
     """
     sides = []
     for side in (better, worse):
@@ -144,19 +156,19 @@ def _value(result: Result, measure: str) -> float | None:
     key, _, epoch = measure.partition("@")
     if not epoch:
         return result.test.get(key)
-    return result.history[int(epoch)].get(key) if result.history else None  # a cell that diverged has none
+    return result.history[int(epoch)].get(key) if result.history else None  # diverged cells have no history
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One line of the table of claims."""
+    """One row of the table of claims."""
 
     claim: str
-    """What the paper says."""
+    """Claim of the paper."""
     compared: str
-    """What stood against what: rows, dataset, depth, ratio."""
+    """Rows, dataset, depth and ratio that are compared."""
     verdict: Verdict | str
-    """What came of it, or why nothing can: "not measurable: LgConv on kept features"."""
+    """Verdict, or the reason why there is none: "not measurable: LgConv on stored embeddings"."""
 
     def line(self) -> tuple[str, ...]:
         """Claim, comparison, numbers, verdict."""
@@ -166,6 +178,6 @@ class Claim:
 
 
 def claims_table(claims: Sequence[Claim], title: str = "Claims of the paper, and what was found here") -> Table:
-    """One line a claim."""
+    """Build the table of claims, one row per claim."""
     rows = tuple(claim.line() for claim in claims)
     return Table(title, ("Claim", "Compared", "Numbers", "Verdict"), rows, VERDICT_NOTES, is_text=True)

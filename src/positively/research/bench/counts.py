@@ -1,4 +1,4 @@
-"""Table 2: how many labels a training from positives alone does without."""
+"""Table 2: number of labels that training from positives alone saves."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from positively.research.bench.tables import NOTHING
 
 @dataclass(frozen=True)
 class Labels:
-    """Known positives and negatives."""
+    """Number of known positives and negatives."""
 
     positives: int
     negatives: int
 
     @property
     def total(self) -> int:
-        """Labels that a method which sees both is given."""
+        """Number of labels of a method that uses both."""
         return self.positives + self.negatives
 
     @property
     def reduction(self) -> float:
-        """Share of them that a method from positives alone does without; nan without a label."""
+        """Share of the labels that a positive-only method does not need; NaN without labels."""
         return self.negatives / self.total if self.total else math.nan
 
 
@@ -38,22 +38,23 @@ class LabelCounts:
     ratio: float
     seed: int
     rounded: Labels
-    """Ratio × total, rounded down: the paper's figures."""
+    """Ratio × total, rounded down, as in the paper."""
     drawn: Labels
-    """What the mask of the benchmark really leaves, as it draws every label by itself."""
+    """Labels that the random mask of the benchmark keeps."""
 
 
 def rounded_down(total: int, ratio: float) -> int:
-    """Labels at a known ratio by the paper's rule.
+    """Number of labels at a known ratio, as computed in the paper.
 
-    >>> rounded_down(241_035, 0.1), rounded_down(6_381_605, 0.5), rounded_down(100, 0.29)
-    (24103, 3190802, 29)
+    Example:
+        >>> rounded_down(241_035, 0.1), rounded_down(6_381_605, 0.5), rounded_down(100, 0.29)
+        (24103, 3190802, 29)
     """
-    return math.floor(Fraction(str(ratio)) * total)  # in floats 0.29 × 100 is 28.999…
+    return math.floor(Fraction(str(ratio)) * total)  # in floating point, 0.29 × 100 is 28.999…
 
 
 def label_counts(table: LabelTable, ratios: Sequence[float] = (0.1, 0.5, 1.0), seed: int = 0) -> list[LabelCounts]:
-    """Count the labels of a (complete) table that stay known at each ratio."""
+    """Count the known labels of a complete table at each ratio."""
     positives, negatives = table.total(POSITIVE), table.total(NEGATIVE)
     counts = []
     for ratio in ratios:
@@ -64,22 +65,22 @@ def label_counts(table: LabelTable, ratios: Sequence[float] = (0.1, 0.5, 1.0), s
 
 
 def table_2(counts: Sequence[LabelCounts], dataset: str, family: str = "coco") -> Table:
-    """Table 2: labels used from positives alone and by methods that see both; the paper's, of MS-COCO, beneath."""
+    """Build Table 2: labels used by positive-only and by other methods, with those of the paper for MS-COCO."""
     ratios = [f"{100 * count.ratio:g} %" for count in counts]
     head = ("", *(f"{who}, {ratio}" for who in ("Positives only", "Both") for ratio in ratios))
     seeds = sorted({count.seed for count in counts})
     drawn = f"As the mask draws them (seed {', '.join(map(str, seeds))})"
-    rows: list[tuple[str, ...]] = [("Ratio × total, rounded down as the paper does",)]
+    rows: list[tuple[str, ...]] = [("Ratio × total, rounded down as in the paper",)]
     rows += _block([count.rounded for count in counts])
     rows += [(drawn,), *_block([count.drawn for count in counts])]
-    if family == "coco":  # the paper counts no other dataset
-        rows += [("As the paper prints them: MS-COCO, 82,783 images",), *_printed_block([c.ratio for c in counts])]
+    if family == "coco":  # the paper has no counts for other datasets
+        rows += [("As printed in the paper: MS-COCO, 82,783 images",), *_printed_block([c.ratio for c in counts])]
     title = f"Table 2: {dataset}, annotated labels used in training by known ratio"
     return Table(title, head, tuple(rows), (MISPRINT,) if family == "coco" else ())
 
 
 def _printed_block(ratios: Sequence[float]) -> list[tuple[str, ...]]:
-    """The paper's figures, a reduction that its own counts contradict marked as a misprint."""
+    """Figures of the paper; a reduction that contradicts its own counts is marked as a misprint."""
     printed = {figures.ratio: figures for figures in TABLE_2}
     paper = [printed.get(ratio) for ratio in ratios]
     rows = _block([None if figures is None else Labels(figures.positives, figures.negatives) for figures in paper])
@@ -91,7 +92,7 @@ def _printed_block(ratios: Sequence[float]) -> list[tuple[str, ...]]:
 
 
 def _block(labels: Sequence[Labels | None]) -> list[tuple[str, ...]]:
-    """Positive, negative, total and reduction, first for positives alone, then for both."""
+    """Positive, negative, total and reduction, for positive-only methods and for both."""
     number = [NOTHING if count is None else f"{count.positives:,}" for count in labels]
     negatives = [NOTHING if count is None else f"{count.negatives:,}" for count in labels]
     totals = [NOTHING if count is None else f"{count.total:,}" for count in labels]

@@ -1,4 +1,4 @@
-"""A benchmark: a complete training table and a complete test table, read from where they lie."""
+"""Benchmark datasets: a complete training table and a complete test table."""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ from positively.tables import ReadOptions, read_labels, refuse_overlap, with_has
 
 @dataclass(frozen=True)
 class Dataset:
-    """Two tables without an image in common; what is not annotated in them is negative."""
+    """Training and test table without common images. Labels that are not annotated are negative."""
 
     name: str
     family: str
-    """Whose figures of the paper stand beside it: "coco", "voc", or "" for neither."""
+    """Dataset of the paper to compare with: "coco", "voc", or "" for neither."""
     train: LabelTable
     test: LabelTable
     notes: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> str:
-        """A line that says how large it is."""
-        numbers = f"{len(self.train):,} images to learn from, {len(self.test):,} to test on"
+        """One-line summary of the sizes."""
+        numbers = f"{len(self.train):,} training images, {len(self.test):,} test images"
         return f"{self.name}: {numbers}, {len(self.train.classes)} classes."
 
     def digest(self) -> str:
-        """Short name of all images and labels."""
+        """Digest of all images and labels."""
         return hashlib.blake2b((self.train.digest() + self.test.digest()).encode(), digest_size=6).hexdigest()
 
     def subset(self, train_images: int | None, test_images: int | None) -> Dataset:
-        """A seeded sample of both tables, the rows in their order."""
+        """Seeded random sample of both tables, in table order."""
         train, test = _sample(self.train, train_images), _sample(self.test, test_images)
         return replace(self, train=train, test=test)
 
 
 def read_dataset(place: str | Path, options: ReadOptions) -> Dataset:
-    """Read a benchmark.
+    """Read a benchmark dataset.
 
     Args:
-        place: COCO's folder (train → val), a VOCdevkit (trainval → test; train → val where there is no test), or a
-            folder with ``train.csv`` and ``test.csv`` or ``val.csv`` whose tags are complete (and ``classes.txt``).
-        options: How to read images and labels; part, blank and classes are ours.
+        place: COCO folder (train, val), VOCdevkit (trainval, test; or train, val without test), or a folder with
+            complete tables ``train.csv`` and ``test.csv`` or ``val.csv`` (and ``classes.txt``).
+        options: How to read images and labels; part, blank and classes are overridden.
+
+    Returns:
+        The dataset.
 
     Raises:
-        TableError: If there is nothing of the kind, or the two tables do not fit.
+        TableError: If the folder has none of these layouts, or the tables do not fit together.
     """
     place = Path(place)
     if (place / "train.csv").is_file():
@@ -60,7 +63,7 @@ def read_dataset(place: str | Path, options: ReadOptions) -> Dataset:
         has_test = any(place.glob("**/ImageSets/Main/*test.txt"))
         train, test, notes = _read_parts(place, options, *(("trainval", "test") if has_test else ("train", "val")))
     if not test.has_negatives:
-        raise TableError(f"{place}: the test labels have no negatives, so that nothing can be scored.")
+        raise TableError(f"{place}: the test labels have no negatives, so nothing can be scored.")
     train, test = with_hashes(train), with_hashes(test)
     refuse_overlap({"the training part": train, "the test part": test})
     family = _family(train.classes)
@@ -75,9 +78,9 @@ def _read_csv(place: Path, options: ReadOptions) -> tuple[LabelTable, LabelTable
     train, train_notes = read_labels(place / "train.csv", complete)
     files = [place / name for name in ("test.csv", "val.csv") if (place / name).is_file()]
     if not files:
-        raise TableError(f"{place} has train.csv but neither test.csv nor val.csv to score on.")
+        raise TableError(f"{place} has train.csv but no test.csv or val.csv.")
     test, test_notes = read_labels(files[0], complete, classes=train.classes)
-    protocol = f"Tags are taken as complete; scored on {files[0].name}."
+    protocol = f"Tags are assumed complete; scored on {files[0].name}."
     return train, test, [protocol, *_notable(train_notes, test_notes)]
 
 
@@ -86,11 +89,11 @@ def _read_parts(
 ) -> tuple[LabelTable, LabelTable, list[str]]:
     test, test_notes = read_labels(place, replace(options, part=test_part))
     train, train_notes = read_labels(place, replace(options, part=train_part), classes=test.classes)
-    return train, test, [f"Learning from {train_part}, scored on {test_part}.", *_notable(train_notes, test_notes)]
+    return train, test, [f"Trained on {train_part}, scored on {test_part}.", *_notable(train_notes, test_notes)]
 
 
 def _notable(*notes: list[str]) -> list[str]:
-    """What is not as published: images left out, lists that are short."""
+    """Notes on deviations from the published dataset: images left out, short lists."""
     return [note for some in notes for note in some if "left out" in note or "published" in note]
 
 

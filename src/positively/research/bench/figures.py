@@ -1,4 +1,4 @@
-"""Figures of a bench: each function returns a matplotlib figure, made without a window system."""
+"""Figures of a benchmark. Each function returns a matplotlib figure and needs no display."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from positively.research.bench.tables import HISTORY_NAMES, MEASURE_NAMES
 def map_over_ratio(
     results: Sequence[Result], dataset: str, depth: str, rows: Sequence[str] | None = None, paper: bool = True
 ) -> Figure:
-    """Draw mAP of the rows by known ratio, with a band of the seeds' standard deviation on either side.
+    """Plot mAP of the rows against the known ratio, with a band of one standard deviation over the seeds.
 
     Args:
-        results: Of a whole bench.
-        dataset: Whose results.
-        depth: Whose results.
-        rows: Names of the rows, in this order; those there are, unless told.
-        paper: Whether the paper's PU-MLC stands above them, as a thin dashed line with a scale of its own, for it is
-            another network on other images.
+        results: Results of a benchmark.
+        dataset: Dataset to plot.
+        depth: Depth to plot.
+        rows: Names of the rows, in this order; default: all.
+        paper: Whether to add PU-MLC of the paper as a dashed line with its own scale, since its network and images
+            differ.
+
+    Returns:
+        The figure.
     """
     lines = over_axis(results, dataset, depth, rows)
     family = next((result.family for result in select(results, dataset=dataset, depth=depth)), "")
-    figure, axes = _over_shares(lines, f"{dataset}, depth {depth}", "labels that are known, percent")
+    figure, axes = _over_shares(lines, f"{dataset}, depth {depth}", "known labels, percent")
     if paper and family in TABLE_1:
         row = next(row for row in TABLE_1[family] if row.name == "PU-MLC")
         _draw_paper(figure, axes, [(100 * ratio, 100 * value) for ratio, value in row.by_ratio.items()])
@@ -42,13 +45,16 @@ def map_over_ratio(
 
 @styled
 def behind_one(results: Sequence[Result], dataset: str, depth: str, against: str) -> Figure:
-    """Draw how far every row is behind one of them, a line a row and a mark a known ratio: lines for many rows cross.
+    """Plot the difference of every row to one of them, with a mark per known ratio. Clearer than lines for many rows.
 
     Args:
-        results: Of a suite.
-        dataset: Whose results.
-        depth: Whose results.
-        against: The row the others are compared with.
+        results: Results of a suite.
+        dataset: Dataset to plot.
+        depth: Depth to plot.
+        against: The row to compare with.
+
+    Returns:
+        The figure.
     """
     lines = over_axis(results, dataset, depth)
     means = {
@@ -64,7 +70,7 @@ def behind_one(results: Sequence[Result], dataset: str, depth: str, against: str
         axes.scatter(across, range(len(order)), s=22, color=color, marker=marker, label=f"{100 * ratio:g} % known")
     axes.axvline(0, color=PALE, linewidth=1)
     axes.set_yticks(range(len(order)), [plain_name(name) for name in order])
-    # One row far behind would press all others to the edge: it is cut off, and the table has it.
+    # A row far behind would compress all others, so the axis is limited; the table has the value.
     axes.set_xlim(left=max(float(np.nanmin(list(gaps.values()))), -20.0) - 0.5)
     add_legend(figure, axes)
     return figure
@@ -79,7 +85,7 @@ def map_over_noise(
     ratio: float | None = None,
     measure: str = "mAP",
 ) -> Figure:
-    """A measure of the rows by the share of positives that was flipped to negative; options as in ``over_axis``."""
+    """Plot a measure of the rows against the share of positives flipped to negative; options as in ``over_axis``."""
     lines = over_axis(results, dataset, depth, rows, "noise", measure, ratio)
     title = ", ".join(part for part in (dataset, f"depth {depth}", lines.setting) if part)
     return _over_shares(lines, title, "positives flipped to negative, percent", measure)[0]
@@ -89,9 +95,9 @@ def map_over_noise(
 def epoch_curves(
     results: Sequence[Result], key: str = "holdout_map", rows: Sequence[str] | None = None, label: str = ""
 ) -> Figure:
-    """Draw mAP on images held out (or another share of the history) after each epoch.
+    """Plot mAP on the held-out images (or another share of the history) after each epoch.
 
-    The results are of one dataset, depth, ratio and noise.
+    The results must belong to one dataset, depth, ratio and noise.
     """
     figure, axes = new_figure("", "epoch", label or f"{HISTORY_NAMES.get(key, key)}, percent")
     _draw_epochs(axes, over_epochs(results, key, rows))
@@ -101,7 +107,7 @@ def epoch_curves(
 
 @styled
 def temperature_curves(results: Sequence[Result], rows: Sequence[str] | None = None) -> Figure:
-    """Spread of the logits and the temperature τ after each epoch; the results are of one setting."""
+    """Plot spread of the logits and temperature τ after each epoch. The results must belong to one setting."""
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     panels = figure.subplots(1, 2)
     for axes, key in zip(panels, ("spread", "tau"), strict=True):
@@ -114,13 +120,13 @@ def temperature_curves(results: Sequence[Result], rows: Sequence[str] | None = N
 
 @styled
 def imbalance(table: LabelTable, classes: int = 20, seed: int = 0) -> Figure:
-    """Positives and negatives of some classes, drawn by lot (figure 2b); the scale is logarithmic."""
+    """Plot positives and negatives of random classes (figure 2b) on a logarithmic scale."""
     chosen = np.random.default_rng(seed).permutation(len(table.classes))[:classes]
     positives, negatives = table.counts(POSITIVE), table.counts(NEGATIVE)
     chosen = chosen[np.argsort(positives[chosen], kind="stable")]
     figure, axes = new_figure("", "images, logarithmic scale", "", height=1.2 + 0.24 * len(chosen))
     places = np.arange(len(chosen))
-    # Names in the order of the bars from above: the legend reads as the picture does.
+    # The order of the legend matches that of the bars.
     axes.barh(places + 0.2, negatives[chosen], 0.38, color=COLORS[2], label="negative labels")
     axes.barh(places - 0.2, positives[chosen], 0.38, color=COLORS[0], label="positive labels")
     axes.set_yticks(places, [table.classes[index] for index in chosen])
@@ -144,7 +150,7 @@ def _over_shares(lines: Lines, title: str, xlabel: str, measure: str = "mAP") ->
 
 
 def _draw_lines(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
-    """One line a row, with a band of the standard deviation where there are several seeds."""
+    """Plot one line per row, with a band of one standard deviation for several seeds."""
     for index, (name, values) in enumerate(lines.rows.items()):
         cells = zip(lines.places, values, strict=True)
         present = [(place, cell.mean, cell.std) for place, cell in cells if cell and np.isfinite(cell.mean)]
@@ -152,7 +158,7 @@ def _draw_lines(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
             continue
         places, means, deviations = np.array(present).T * [[1.0], [scale], [scale]]
         color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
-        above = 3 - index / 100  # the first rows matter most, and are not to be hidden by others
+        above = 3 - index / 100  # draw the first rows on top
         axes.plot(places, means, color=color, marker=marker, markersize=5, linewidth=1.8, label=name, zorder=above)
         axes.fill_between(places, means - deviations, means + deviations, color=color, alpha=0.2, linewidth=0)
 
@@ -164,7 +170,7 @@ def _draw_epochs(axes: Axes, lines: Lines, scale: float = 100.0) -> None:
 
 
 def _draw_paper(figure: Figure, below: Axes, points: Sequence[tuple[float, float]]) -> None:
-    """Draw the paper's line in a low panel above the axes: on one scale it would press the others together."""
+    """Plot the values of the paper in a panel of their own, because on one scale they would compress the others."""
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 3.2])
     below.set_subplotspec(grid[1])
     axes = figure.add_subplot(grid[0], sharex=below)

@@ -1,4 +1,4 @@
-"""Running a grid: one result file a cell, any number of processes, nothing computed twice."""
+"""Running a grid: one result file per cell, any number of processes, and no cell computed twice."""
 
 from __future__ import annotations
 
@@ -38,47 +38,60 @@ if TYPE_CHECKING:
 
 NOT_MEASURABLE_HERE = "not measurable here"
 _OUT_OF_REACH = "out-of-reach.json"
-# Networks whose weights could not be had when they were last tried.
+# Networks whose weights were not available when last tried.
 Candidate = tuple[Start, float]
 RATES = {"probe": (3e-4, 1e-3, 3e-3), "tail": (1e-4, 3e-4, 1e-3), "finetune": (3e-5, 1e-4, 3e-4)}
-"""What a row's start and learning rate are chosen from."""
+"""Learning rates to choose from."""
 _CHOICE_HOLDOUT = 0.2
 _CHOICE_SEED = 0
 _BEYOND, _FASTER = 2, 10 / 3
-# A row that does best at the highest rate is tried at more, each so much faster.
-# A process that finds all cells that are left in the hands of others looks again after this time.
+# If the highest rate is the best, up to _BEYOND faster rates are tried, each by the factor _FASTER.
+# Wait before looking again if all remaining cells are being computed by other processes.
 _WAIT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell, and all that is needed to train it."""
+    """A cell and the configuration to train it."""
 
     cell: Cell
     config: TrainConfig
     choice_config: TrainConfig
-    """That of the seed with which start and rate are chosen for all seeds: a mask may tell each seed something else."""
+    """Configuration with the seed on which start and rate are chosen for all seeds."""
     candidates: tuple[Candidate, ...]
-    """Starts and learning rates to choose from; one is no choice."""
+    """Starts and learning rates to choose from; a single one is used without a choice."""
     choose_epoch: bool = False
-    """Whether the epoch is chosen with them; otherwise the training finds it, by the labels it may see."""
+    """Whether the epoch is chosen too; otherwise the training chooses it with the labels it has."""
     own_weights: bool = False
-    """Whether its row brings a backbone of its own, whose weights may be out of reach here."""
+    """Whether the row has its own backbone, whose weights may not be available."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What serves a row best, and all it was chosen from."""
+    """The chosen hyperparameters and all candidates."""
 
     start: Start
     lr: float
     epoch: int | None = None
-    """None: found by the training itself."""
+    """None if the training chooses the epoch."""
     tried: tuple[dict[str, Any], ...] = ()
 
 
 class Bench:
-    """One folder of results."""
+    """A folder of benchmark results.
+
+    Args:
+        out: The folder.
+        datasets: Benchmark datasets.
+        base: Options common to all trainings.
+        fabric: Running Lightning Fabric instance.
+        choose: Which hyperparameters are chosen per row.
+        recipe: Recipe that replaces those of the datasets.
+        word_vectors: Files of word vectors, by dataset.
+
+    Raises:
+        ConfigError: If two datasets have the same name.
+    """
 
     def __init__(
         self,
@@ -91,16 +104,16 @@ class Bench:
         word_vectors: Mapping[str, str] | None = None,
     ) -> None:
         self.out, self.base, self.choose, self.recipe = out, base, choose, recipe
-        self.word_vectors = word_vectors or {}  # files, by dataset
+        self.word_vectors = word_vectors or {}
         self.runners = {dataset.name: DatasetRunner(dataset, base, fabric) for dataset in datasets}
         if len(self.runners) < len(datasets):
             names = ", ".join(dataset.name for dataset in datasets)
-            raise ConfigError(f"Two of the benchmarks have the same name: {names}.")
-        self._out_of_reach: set[str] = set()  # backbones with their heads, whose weights cannot be had
+            raise ConfigError(f"Two datasets have the same name: {names}.")
+        self._out_of_reach: set[str] = set()  # networks whose weights are not available
         self._digests = {dataset.name: dataset.digest() for dataset in datasets}
 
     def jobs(self, suite: Suite, seeds: int) -> list[Job]:
-        """Every cell of a suite, the first seed of all of them first."""
+        """All cells of a suite, ordered by seed."""
         return [
             self._job(runner, row, ratio, noise, seed, self.choose == "yes" and suite.show not in CURVES)
             for seed, runner in product(range(seeds), self.runners.values())
@@ -130,7 +143,7 @@ class Bench:
         return config
 
     def _candidates(self, row: Row, config: TrainConfig) -> tuple[Candidate, ...]:
-        """Starts and rates; what the user or the row fixes is not chosen."""
+        """Starts and rates to choose from. Values set by the user or the row are fixed."""
         if config.method == METHOD:
             return (("default", config.lr or 0.0),)
         fixed_start = self.base.start != "auto" or "start" in row.train or self.choose == "no"
@@ -142,10 +155,15 @@ class Bench:
         return tuple(product(starts, rates))
 
     def run(self, jobs: Sequence[Job], progress: Callable[[Job, int, int], None]) -> None:
-        """Compute what is missing; ``progress`` hears of each cell that is there, with how many are and of how many."""
+        """Compute the missing cells.
+
+        Args:
+            jobs: The cells.
+            progress: Called for each finished cell with the number of finished cells and the total.
+        """
         distinct: dict[Path, Job] = {}
         for job in jobs:
-            distinct.setdefault(self._path(job), job)  # suites share cells
+            distinct.setdefault(self._path(job), job)  # suites may share cells
         missing = {path: job for path, job in distinct.items() if not path.exists()}
         done = len(distinct) - len(missing)
         while missing:
@@ -158,13 +176,13 @@ class Bench:
                     del missing[path]
                     done += 1
                     progress(job, done, len(distinct))
-            if len(missing) == before:  # all in the hands of other processes
+            if len(missing) == before:  # all are being computed by other processes
                 time.sleep(_WAIT_SECONDS)
 
     def results(self, jobs: Sequence[Job]) -> list[Result]:
-        """Results of these cells that are there, under the names their suite gives them.
+        """Available results of the cells, under the names of their suite.
 
-        A cell whose row brings weights that were not to be had is one that could not be measured.
+        Cells whose weights were not available are returned as failures.
         """
         listed = self.out / _OUT_OF_REACH
         out_of_reach = json.loads(listed.read_text(encoding="utf-8")) if listed.exists() else []
@@ -181,7 +199,7 @@ class Bench:
         return job.own_weights and _network(job.config) in self._out_of_reach
 
     def _compute(self, job: Job, path: Path) -> None:
-        """Train a cell and write its result; one whose loss is no number is written down as that, and stops nothing."""
+        """Train a cell and write its result. A diverged training is recorded and does not stop the grid."""
         if self._is_out_of_reach(job):
             return
         try:
@@ -197,7 +215,7 @@ class Bench:
             shutil.rmtree(self._work(path), ignore_errors=True)
             write_result(path, self._result(job, job.config, failure=in_python(error.message)))
         except InterruptedRunError:
-            raise InterruptedRunError(f"Stopped in {job.cell.name}. The same command goes on.") from None
+            raise InterruptedRunError(f"Stopped in {job.cell.name}. Repeat the command to resume.") from None
 
     def _train(self, job: Job, path: Path) -> None:
         began = time.perf_counter()
@@ -206,7 +224,7 @@ class Bench:
         config = replace(job.config, start=choice.start, lr=choice.lr)
         if choice.epoch is not None:
             config = replace(config, stop_epoch=choice.epoch, restore_best=False)
-        # A head is trained in seconds; what takes longer goes on where it was killed.
+        # Heads are trained in seconds; longer trainings are resumable.
         work = None if config.depth == "probe" else self._work(path)
         outcome = runner.train(config, work=work)
         assert outcome.test_logits is not None
@@ -243,10 +261,10 @@ class Bench:
         )
 
     def _choice(self, job: Job) -> Choice:
-        """Start, rate and epoch with the highest mAP on a fifth of the training images, whose labels are complete.
+        """Choose start, rate and epoch by mAP on a fifth of the training images with complete labels.
 
-        One choice serves all seeds of a row at a ratio; it is made with one seed and written down with all it was
-        chosen from. No test image is looked at.
+        The choice is made with one seed for all seeds of a row at a ratio, and stored with all candidates. Test images
+        are not used.
         """
         if len(job.candidates) == 1 and not job.choose_epoch:
             return Choice(*job.candidates[0])
@@ -262,7 +280,7 @@ class Bench:
                     outcome = runner.train(candidate, test=False, work=work)
                     best = _best(outcome.history) if job.choose_epoch else outcome.history[outcome.epoch - 1]
                     quality, epoch = best["holdout_map"], int(best["epoch"])
-                except DivergedError:  # the loss is no longer a number: too fast for this row
+                except DivergedError:  # the learning rate is too high for this row
                     quality, epoch = math.nan, 0
                 judged = None if math.isnan(quality) else quality
                 tried.append({"start": start, "lr": rate, "epoch": epoch, "mAP": judged})
@@ -270,12 +288,12 @@ class Bench:
                 if work:
                     shutil.rmtree(work, ignore_errors=True)
         if all(one["mAP"] is None for one in tried):
-            raise DivergedError(f"The loss is no number with any start and rate. Pass a lower {option('lr')}.")
+            raise DivergedError(f"The loss is not finite with any start and rate. Pass a lower {option('lr')}.")
         found = max((one for one in tried if one["mAP"] is not None), key=lambda one: float(one["mAP"]))
         return Choice(found["start"], found["lr"], found["epoch"] if job.choose_epoch else None, tuple(tried))
 
     def _write_truth(self, dataset: Dataset) -> None:
-        """Test labels, beside the scores: every number can be computed again from the two."""
+        """Write the test labels, so that every measure can be recomputed from scores and labels."""
         name = safe_name(f"truth-{dataset.name}-{self._digests[dataset.name]}")
         path = self.out / "cells" / f"{name}.safetensors"
         if not path.exists():
@@ -288,12 +306,12 @@ class Bench:
         return self.out / "cells" / f"{self._name(job)}.json"
 
     def _name(self, job: Job, seed: bool = True) -> str:
-        """Readable, and different for whatever shapes the result; a row's name does not, so that suites share cells."""
+        """Readable file name that depends on everything that shapes the result, but not on the name of the row."""
         config = job.config if seed else job.choice_config
         settings = {**training_identity(config), "weights": _content(config.weights)}
         if config.stop_epoch is not None:
             settings |= {"stop_epoch": config.stop_epoch}
-        if config.head_options:  # which may name files
+        if config.head_options:  # may contain file names
             settings |= {"head_options": {k: _content(v) for k, v in config.head_options.items()}}
         settings |= {"data": self._digests[job.cell.dataset], "candidates": job.candidates}
         if len(job.candidates) > 1:
@@ -311,17 +329,25 @@ class Bench:
 
 
 def _best(history: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The epoch with the highest mAP on the images held out; one where it is no number is none."""
+    """Epoch with the highest mAP on the held-out images; NaN counts as the lowest."""
     return max(history, key=lambda epoch: np.nan_to_num(epoch["holdout_map"], nan=-1.0))
 
 
 def next_candidate(candidates: Sequence[Candidate], tried: Sequence[dict[str, Any]]) -> Candidate | None:
-    """The start and rate to try next: all of the grid, then beyond its highest rate for as long as that is the best.
+    """Next start and rate to try: the whole grid, then higher rates as long as the highest is the best.
 
-    >>> next_candidate([("prior", 1e-3), ("prior", 3e-3)], [{"start": "prior", "lr": 1e-3, "mAP": 0.4}])
-    ('prior', 0.003)
-    >>> next_candidate([("prior", 3e-3)], [{"start": "prior", "lr": 3e-3, "mAP": 0.4}]) is None  # fixed: no choice
-    True
+    Args:
+        candidates: The grid.
+        tried: Candidates tried so far, with their mAP.
+
+    Returns:
+        Start and rate, or None when done.
+
+    Example:
+        >>> next_candidate([("prior", 1e-3), ("prior", 3e-3)], [{"start": "prior", "lr": 1e-3, "mAP": 0.4}])
+        ('prior', 0.003)
+        >>> next_candidate([("prior", 3e-3)], [{"start": "prior", "lr": 3e-3, "mAP": 0.4}]) is None  # fixed
+        True
     """
     if len(tried) < len(candidates):
         return candidates[len(tried)]
@@ -334,12 +360,12 @@ def next_candidate(candidates: Sequence[Candidate], tried: Sequence[dict[str, An
 
 
 def _network(config: TrainConfig) -> str:
-    """What decides whether weights can be had: backbone and head."""
+    """Identity of a network with respect to its weights: backbone and head."""
     return repr((config.backbone, config.weights, config.head, sorted(config.head_options.items())))
 
 
 def _content(value: Any) -> Any:
-    """A file is known by its content: it may be moved, and another may come under its name."""
+    """Replace file names by a digest of the content, as files may move or change."""
     path = Path(value).expanduser() if isinstance(value, str) else None
     return _file_hash(path) if path and path.is_file() else value
 

@@ -1,6 +1,6 @@
-"""The paper's tables 1, 2 and 3 as data, and what sets them apart from numbers measured here.
+"""Tables 1, 2 and 3 of the paper as data, and how they differ from our measurements.
 
-The figures stand below as the paper prints them, in percent; what the rows hold are fractions, like every measure here.
+The figures below are in percent as printed; the rows hold fractions, like all measures here.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Known ratios of table 1."""
 
 OURS = ("PU-MLC", "PU-MLC*")
-"""Rows that the paper's authors trained, from positives alone; a star marks a backbone pretrained by CLIP."""
+"""Rows trained by the authors of the paper from positives alone. A star marks a backbone pretrained by CLIP."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """One row as the paper prints it."""
+    """One row of a table in the paper."""
 
     name: str
     test: dict[str, float]
-    """Averages over the ratios (table 1) or the numbers at complete labels (table 3), under the names of our measures:
-    F1 stands where its threshold puts it ("OF1_half" at 0.5, "OF1_oracle" at the one that is best on the test set)."""
+    """Averages over the ratios (table 1) or values at complete labels (table 3), under the names of our measures. F1
+    has the name of its threshold ("OF1_half" at 0.5, "OF1_oracle" at the best one on the test set)."""
     by_ratio: dict[float, float]
     """mAP at each known ratio; empty in table 3."""
 
     def mean_map(self, ratios: tuple[float, ...]) -> float | None:
-        """Average of mAP over these ratios, if the paper has them all."""
+        """Mean mAP over these ratios, if the paper has all of them."""
         if ratios == RATIOS:
             return self.test["mAP"]
         values = [self.by_ratio.get(ratio) for ratio in ratios]
@@ -38,13 +38,13 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishedCounts:
-    """One column of table 2: labels of MS-COCO's training images that are used at a known ratio."""
+    """One column of table 2: number of training labels of MS-COCO at a known ratio."""
 
     ratio: float
     positives: int
     negatives: int
     reduction: float
-    """As printed; 0.966 at half of the labels is a misprint, the counts say 0.964."""
+    """As printed; 0.966 at 50 % is a misprint, the counts give 0.964."""
 
 
 # name | nine ratios | average mAP, OF1, CF1
@@ -80,7 +80,7 @@ _TABLE_3 = """
 
 
 def _read_rows(block: str) -> tuple[Published, ...]:
-    """Rows of a block above, as fractions."""
+    """Parse the rows of a block above, as fractions."""
     rows = []
     for line in block.strip().splitlines():
         name, by_ratio, averages = (part.strip() for part in line.split("|"))
@@ -101,7 +101,7 @@ TABLE_2 = (
     PublishedCounts(0.5, 120_517, 3_190_802, 0.966),
     PublishedCounts(1.0, 241_035, 6_381_605, 0.964),
 )
-"""Labels used on MS-COCO: PU-MLC the positives alone, others both."""
+"""Labels used on MS-COCO: PU-MLC uses the positives only, other methods both."""
 
 TABLE_3 = _read_rows(_TABLE_3)
 """MS-COCO with complete labels."""
@@ -110,41 +110,41 @@ DATA: dict[str, str] = {
     "coco": "82,783 training and 40,504 test images of MS-COCO 2014",
     "voc": "5,011 training and 4,952 test images of PASCAL VOC 2007",
 }
-"""Images behind the paper's figures."""
+"""Images behind the figures of the paper."""
 
 _EPOCHS = {"coco": "41 of the 80 epochs", "voc": "56 of the 80 epochs"}
 _EVERYWHERE = (
-    "The paper's PU-MLC takes the best epoch, and the better of raw and averaged weights, on the test set, and drops "
+    "The paper's PU-MLC uses the best epoch, and the better of raw and averaged weights, on the test set, and drops "
     "the last, incomplete batch of test images. Here nothing is chosen on the test set.",
-    "The paper's F1: PU-MLC takes one threshold for all classes, the best on the test set, for OF1 and CF1 apart (the "
-    "oracle columns here); the other rows are at 0.5. The two are not comparable with one another.",
+    "The paper's F1: PU-MLC uses one threshold for all classes, the best on the test set, separately for OF1 and CF1 "
+    "(the oracle columns here); the other rows use 0.5. The two are not comparable.",
 )
 _TABLE_1_SOURCES = (
-    "The paper took every row but PU-MLC and DualCoOp from SARB. CL and Partial BCE are by Durand et al. (2019), and "
-    "the row SARB holds the figures of its extended version; the first one has 77.9 (MS-COCO) and 90.7 (VOC 2007).",
-    "A star marks a backbone pretrained by CLIP; DualCoOp's CF1 is the mean of the classes' F1, ours the harmonic mean "
-    "of mean precision and mean recall.",
+    "The paper took every row except PU-MLC and DualCoOp from SARB. CL and Partial BCE are by Durand et al. (2019). "
+    "The row SARB has the figures of its extended version; the first version has 77.9 (MS-COCO) and 90.7 (VOC 2007).",
+    "A star marks a backbone pretrained by CLIP. DualCoOp's CF1 is the mean of the classes' F1; ours is the harmonic "
+    "mean of mean precision and mean recall.",
 )
 _TABLE_3_SOURCES = (
-    "Table 3's row ResNet-101 pools by the mean; the same network with max pooling is reported at 81.9 by ML-GCN's "
-    "authors. The paper does not name the thresholds of the other rows: 0.5 is the custom.",
+    "Row ResNet-101 of Table 3 uses mean pooling; the authors of ML-GCN report 81.9 for the same network with max "
+    "pooling. The paper does not state the thresholds of the other rows; 0.5 is common.",
 )
 
 
 def differences(family: str, table: Literal[1, 3] = 1) -> tuple[str, ...]:
-    """What sets the paper's figures apart from ours, one sentence or two each, for the notes under a table."""
+    """Notes on how the figures of the paper differ from ours, for a table."""
     if family not in DATA:
         return ()
     network = (
-        f"The paper: {DATA[family]}; ResNet-101 at 448 px with the last stage learning and a head of semantic "
-        f"decoupling and a gated graph network over word vectors (in its code, not in its text); a schedule broken "
-        f"off after {_EPOCHS[family]}."
+        f"The paper: {DATA[family]}; ResNet-101 at 448 px, training the last stage, with a head of semantic decoupling "
+        f"and a gated graph network over word vectors (in its code, not in its text); a schedule stopped after "
+        f"{_EPOCHS[family]}."
     )
     difficult = ("Objects marked difficult count as absent in the paper's VOC labels.",) if family == "voc" else ()
     return (network, *_EVERYWHERE, *difficult, *(_TABLE_1_SOURCES if table == 1 else _TABLE_3_SOURCES))
 
 
 MISPRINT = (
-    "The paper prints a reduction of 96.6 % at half of the labels; its own counts give 96.4 % at every ratio, "
-    "as positives and negatives are hidden alike."
+    "The paper prints a reduction of 96.6 % at 50 % of the labels. Its own counts give 96.4 % at every ratio, because "
+    "positives and negatives are hidden with the same probability."
 )

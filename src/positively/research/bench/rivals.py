@@ -1,4 +1,4 @@
-"""Many methods beside one: who sees negatives, who is ahead of it and who is not, seed by seed."""
+"""Comparison of many methods with one of them, seed by seed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from positively.research.bench.series import mean_over, row_names
 from positively.research.bench.tables import SPREAD_NOTE, percents, show
 
 MARKS = {"holds": " ▲", "no difference": " =", "does not hold": "", "undecided (one seed)": " ?"}
-"""Behind a number: the row is ahead of the one it is compared with, level with it, behind, or one seed says nothing."""
+"""Mark after a value: better than the row it is compared with, no difference, worse, or a single seed."""
 
 
 def rivals_table(results: Sequence[Result], dataset: str, depth: str, against: str, title: str) -> Table:
-    """MAP of every row at every ratio, each compared with the row ``against``.
+    """Build a table of mAP by row and known ratio, each compared with the row ``against``.
 
     Args:
-        results: Of a suite.
-        dataset: Whose results.
-        depth: Whose results.
-        against: The row the others are compared with, on the seeds that both have.
-        title: Of the table.
+        results: Results of a suite.
+        dataset: Dataset to show.
+        depth: Depth to show.
+        against: The row to compare with, on the common seeds.
+        title: Title of the table.
+
+    Returns:
+        The table.
     """
     here = select(results, dataset=dataset, depth=depth, noise=0.0)
     ratios = sorted({result.cell.ratio for result in here})
@@ -45,7 +48,7 @@ def rivals_table(results: Sequence[Result], dataset: str, depth: str, against: s
         lines.append((name, sees, *cells, show(mean.mean if mean else None)))
     found = f"Ahead of {against}: {and_more(ahead, 40) if ahead else 'none'}."
     marks = (
-        f"▲ ahead of {against} and = no difference to it, by the {100 * CONFIDENCE:g} % interval (Student's t) of the "
-        "differences seed by seed; ? undecided, one seed; without a mark, behind."
+        f"▲ better than {against}, = no difference, by the {100 * CONFIDENCE:g} % interval (Student's t) of the "
+        "differences seed by seed; ? undecided (one seed); no mark: worse."
     )
     return Table(title, ("", "sees", *percents(ratios), "mean"), tuple(lines), (found, marks, SPREAD_NOTE))

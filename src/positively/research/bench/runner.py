@@ -1,15 +1,15 @@
-"""Trainings on one dataset: features are made once, every training starts from them.
+"""Trainings on one dataset. Embeddings are computed once and shared.
 
-The protocol of a cell, the same for every method:
+Protocol of a cell, the same for every method:
 
-1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the cell's seed; a method
-   that does not use negatives never sees one.
-2. A tenth of the training images is held out. Thresholds, and the epoch where the grid does not choose it, are found
-   on them with the labels the method may see. Their complete labels serve the curves, which decide nothing. Then (at
-   depth probe, or if asked) the method learns once more from all training images, to that epoch.
+1. Labels of the complete training table are flipped (noise) and hidden (known ratio) with the seed of the cell. A
+   method that does not use negatives gets none.
+2. A tenth of the training images is held out. Thresholds, and the epoch unless the grid chooses it, are chosen on them
+   with the labels the method may use. Their complete labels are used for plots only. At depth probe (or on request) the
+   method is then trained again on all training images up to that epoch.
 3. Nothing is chosen on the test images: no epoch, no threshold, no option.
 
-A cell is the training that ``positively train`` runs with the same configuration and seed.
+A cell gives the same result as ``positively train`` with the same configuration and seed.
 """
 
 from __future__ import annotations
@@ -56,18 +56,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one training gave."""
+    """Result of one training."""
 
     config: TrainConfig
     history: list[dict[str, float]]
     epoch: int
-    """The epoch that was chosen, of those in the history."""
+    """Chosen epoch of the history."""
     labels: dict[str, int]
     thresholds: npt.NDArray[np.float64]
     test_logits: Logits | None
     tuned_thresholds: npt.NDArray[np.float64] | None = None
-    """Thresholds that complete labels of the training images would give, by out-of-sample scores: what the method's own
-    are measured against."""
+    """Thresholds chosen with complete labels and out-of-sample scores of the training images, for comparison."""
 
 
 class DatasetRunner:
@@ -78,17 +77,17 @@ class DatasetRunner:
         self.networks = Networks(fabric)
 
     def configure(self, method: str, options: Mapping[str, Any], **changes: Any) -> TrainConfig:
-        """The whole configuration of a training; what is left open is chosen as ``positively train`` would."""
+        """Resolve the configuration of a training as ``positively train`` does."""
         uses_negatives = create_method(method, **options).uses_negatives
         changes |= {"method": method, "method_options": dict(options), "positives_only": not uses_negatives}
         return resolve(replace(self.base, **changes, resume="auto"), self.dataset.train, self.fabric.device)
 
     def benchmark_options(self, method: str, config: TrainConfig, published: Mapping[str, Any]) -> dict[str, Any]:
-        """What the benchmark tells a method because it knows what it hides."""
+        """Options that the benchmark sets because it knows which labels it hid."""
         return METHODS[method].benchmark_options(self._label_frequency(config), published)
 
     def _label_frequency(self, config: TrainConfig) -> float:
-        """Share of the true positives that stay known."""
+        """Share of the true positives that are known."""
         shares = class_ratios(
             len(self.dataset.train.classes),
             config.known_ratio,
@@ -98,7 +97,7 @@ class DatasetRunner:
         positives = self.dataset.train.counts(POSITIVE)
         known = float(np.average(shares, weights=positives)) if config.known_ratio_spread else config.known_ratio
         known *= 1 - config.flip_positives
-        if config.single_positive:  # of what the mask leaves, so that no formula is at hand
+        if config.single_positive:  # depends on the mask, so it is counted
             train = self.dataset.train
             known = hide_labels(train, config).total(POSITIVE) / max(train.total(POSITIVE), 1)
         return float(known)
@@ -107,9 +106,15 @@ class DatasetRunner:
         """Train once.
 
         Args:
-            config: From `configure`.
-            test: Whether to score the test images; choices are made without.
-            work: Folder for checkpoints, for trainings that are too long to be lost.
+            config: Output of `configure`.
+            test: Whether to score the test images; False for choices.
+            work: Folder for checkpoints of long trainings.
+
+        Returns:
+            The result.
+
+        Raises:
+            ConfigError: If there are too few training images to hold some out.
         """
         table = self.dataset.train
         if config.method == METHOD:
@@ -120,7 +125,7 @@ class DatasetRunner:
                 table, config, self.fabric, self.networks, complete=table, store=store, verbose=work is not None
             )
             if not len(training.holdout):
-                raise ConfigError(f"{self.dataset.name} has too few training images to hold some out.")
+                raise ConfigError(f"{self.dataset.name} has too few training images for a holdout.")
             thresholds = training.run()
             logits = training.score(self.dataset.test) if test else None
             tuned = _tuned_thresholds(training.out_of_sample, table)
@@ -128,7 +133,7 @@ class DatasetRunner:
         return Outcome(config, training.history, training.epoch, labels, thresholds, logits, tuned)
 
     def _fit_probe(self, config: TrainConfig, test: bool) -> Outcome:
-        """Fit a probe: embed, fit, use."""
+        """Fit a probe on embeddings."""
         seen = hide_labels(self.dataset.train, config)
         rows, _ = training_rows(seen)
         learned = seen.select(rows)
@@ -146,7 +151,7 @@ class DatasetRunner:
         return Outcome(config, history, 1, _counts(learned), thresholds, logits, tuned)
 
     def measure(self, outcome: Outcome) -> dict[str, float]:
-        """The measures of a training on the test images."""
+        """Compute the measures on the test images."""
         assert outcome.test_logits is not None
         found = measures(outcome.test_logits, self.dataset.test, outcome.thresholds)
         if outcome.tuned_thresholds is not None:
@@ -166,10 +171,9 @@ def _tuned_thresholds(found: OutOfSample | None, complete: LabelTable) -> npt.ND
 
 
 def measures(logits: Logits, table: LabelTable, thresholds: npt.ArrayLike) -> dict[str, float]:
-    """The measures of scores, most of them fractions.
+    """Compute the measures of test scores: mAP, OF1 and CF1 at several thresholds, and relative numbers of tags.
 
-    mAP; OF1 and CF1 at these thresholds, at 0.5 and at the oracle's; tags given, and the sum of the scores, as
-    multiples of the true number of tags: 1 is right.
+    ``tags_given`` and ``sum_of_scores`` are relative to the true number of tags; 1 is ideal.
     """
     scores, states = sigmoid(logits), table.states()
     judged, oracle = evaluate(scores, states, table.classes, thresholds), oracle_f1(scores, states)

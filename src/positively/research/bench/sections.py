@@ -1,4 +1,4 @@
-"""The report of a bench: what each suite shows, its claims with their verdicts, and the labels of each dataset."""
+"""Sections of the benchmark report: one per suite with its claims, and one on the labels of the datasets."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NOT_MEASURABLE = "not measurable"
 
 
 def labels_section(datasets: Sequence[Dataset]) -> Section:
-    """Table 2 and the label imbalance, read off the training tables."""
+    """Table 2 and the label imbalance of the training tables."""
     tables = [table_2(label_counts(dataset.train), dataset.name, dataset.family) for dataset in datasets]
     pictures = [
         Picture(
             f"imbalance-{slug(dataset.name)}",
-            f"{dataset.name}: positive and negative labels of twenty classes drawn by lot (figure 2b of the paper).",
+            f"{dataset.name}: positive and negative labels of twenty random classes (figure 2b of the paper).",
             imbalance(dataset.train),
         )
         for dataset in datasets
     ]
-    text = "How many labels a training from positives alone does without."
+    text = "Number of labels that training from positives alone saves."
     return Section("Table 2 and figure 2b: the labels", text, tables, pictures)
 
 
@@ -43,7 +43,7 @@ def suite_section(suite: Suite, results: Sequence[Result], datasets: Sequence[Da
     """Tables, figures and claims of a suite."""
     if depth not in suite.depths:
         rows = tuple((row.name, NOT_MEASURABLE) for row in suite.rows)
-        why = f"Depth {depth} cannot measure this; {' and '.join(suite.depths)} can."
+        why = f"This cannot be measured at depth {depth}; use {' or '.join(suite.depths)}."
         return Section(suite.title, suite.text, [Table(f"{suite.title}, depth {depth}", ("", "mAP"), rows, (why,))])
     tables: list[Table] = []
     pictures: list[Picture] = []
@@ -59,7 +59,7 @@ def suite_section(suite: Suite, results: Sequence[Result], datasets: Sequence[Da
 
 
 def claims_of(suite: Suite, results: Sequence[Result], datasets: Sequence[Dataset], depth: str) -> list[Claim]:
-    """Every claim of a suite on every dataset it is about."""
+    """Verdicts on all claims of a suite, for every dataset they apply to."""
     made = []
     for claim in suite.claims:
         for dataset in datasets:
@@ -96,7 +96,7 @@ def _tables(suite: Suite, results: Sequence[Result], dataset: str, depth: str) -
 
 def _curve_keys(suite: Suite) -> list[tuple[str, str]]:
     if suite.show == "curves":
-        return [("holdout_map", "mAP on training images held out")]
+        return [("holdout_map", "mAP on held-out training images")]
     return [("spread", "spread of the logits"), ("tau", "τ")] if suite.show == "temperature" else []
 
 
@@ -108,7 +108,7 @@ def _pictures(suite: Suite, results: Sequence[Result], dataset: str, depth: str)
             for ratio in suite.ratios
         ]
     if suite.show == "rivals":
-        caption = f"{suite.title}: {dataset}, each row's mean over the seeds beside that of {suite.against}."
+        caption = f"{suite.title}: {dataset}, means over the seeds relative to {suite.against}."
         return [Picture(name, caption, behind_one(results, dataset, depth, suite.against))]
     if suite.show in CURVES:
         draw = epoch_curves if suite.show == "curves" else temperature_curves

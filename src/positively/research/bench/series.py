@@ -1,4 +1,4 @@
-"""Numbers of many results, put in order for a table or a figure: a row against ratio, noise or epoch."""
+"""Series for tables and figures: rows against ratio, noise or epoch."""
 
 from __future__ import annotations
 
@@ -16,41 +16,48 @@ Axis = Literal["ratio", "noise"]
 
 @dataclass(frozen=True)
 class Lines:
-    """Rows over one axis; None where nothing was measured."""
+    """Rows over one axis; None where there is no result."""
 
     places: tuple[float, ...]
     rows: dict[str, list[Spread | None]]
     setting: str = ""
-    """What is the same for all of them, if it is worth a word: "50 % known"."""
+    """Common setting worth mentioning, such as "50 % known"."""
 
 
 def row_names(results: Iterable[Result], rows: Sequence[str] | None = None) -> list[str]:
-    """The rows asked for, or those there are, in the order of the results."""
+    """Names of the requested rows, or of all rows in the order of the results."""
     return list(rows) if rows is not None else list(dict.fromkeys(result.cell.row for result in results))
 
 
 def of_rows(results: Iterable[Result], rows: Sequence[str] | None) -> list[Result]:
-    """Results of the rows asked for (all, unless told)."""
+    """Results of the requested rows (default: all)."""
     return [result for result in results if rows is None or result.cell.row in rows]
 
 
 def per_seed(results: Iterable[Result], measure: str, ratios: Sequence[float]) -> dict[int, float]:
-    """Seed → measure, averaged over known ratios; a seed that lacks one of them is left out.
+    """Value of a measure per seed, averaged over known ratios. Seeds that lack a ratio are left out.
 
     Args:
-        results: Of one row, dataset, depth and noise.
+        results: Results of one row, dataset, depth and noise.
         measure: One of ``MEASURES`` or ``MORE_MEASURES``.
-        ratios: Known ratios to average over; one of them gives the measure itself.
+        ratios: Known ratios to average over.
+
+    Returns:
+        Mean value by seed.
+
+    Raises:
+        ConfigError: If the measure is unknown.
+        RunError: If there are two results for one cell.
     """
     if measure not in (*MEASURES, *MORE_MEASURES):
         known = ", ".join((*MEASURES, *MORE_MEASURES))
-        raise ConfigError(f"'{measure}' is not measured by a bench; there are {known}.")
+        raise ConfigError(f"There is no measure '{measure}'; choose from {known}.")
     found: dict[int, dict[float, float]] = {}
     seen = set()
     for result in results:
         cell = result.cell
         if (cell.seed, cell.ratio) in seen:
-            raise RunError(f"Two results for one cell ({cell.name}): take one dataset, depth and noise of one bench.")
+            raise RunError(f"Two results for one cell ({cell.name}); select one dataset, depth and noise.")
         seen.add((cell.seed, cell.ratio))
         if measure in result.test:
             found.setdefault(cell.seed, {})[cell.ratio] = result.test[measure]
@@ -63,7 +70,7 @@ def per_seed(results: Iterable[Result], measure: str, ratios: Sequence[float]) -
 
 
 def mean_over(results: Iterable[Result], measure: str, ratios: Sequence[float]) -> Spread | None:
-    """Mean and deviation over the seeds of a measure averaged over known ratios."""
+    """Mean and standard deviation over the seeds of a measure averaged over known ratios."""
     return spread(list(per_seed(results, measure, ratios).values()))
 
 
@@ -79,14 +86,20 @@ def over_axis(
     """Rows against the known ratio, or against the share of flipped positives.
 
     Args:
-        results: Of a whole bench.
-        dataset: Whose results.
-        depth: Whose results.
-        rows: Names of the rows, in this order; those there are, unless told.
-        over: What changes from column to column.
+        results: Results of a benchmark.
+        dataset: Dataset to select.
+        depth: Depth to select.
+        rows: Names of the rows, in this order; default: all.
+        over: Axis: known ratio or noise.
         measure: One of ``MEASURES`` or ``MORE_MEASURES``.
-        at: What stays: the noise (0 unless told) over ratios; the ratio over noise (unless told, the one that was
-            measured with noise).
+        at: Value of the other axis. Default: noise 0 when ``over`` is the ratio; the ratio that was measured with noise
+            when ``over`` is the noise.
+
+    Returns:
+        The rows.
+
+    Raises:
+        ConfigError: If noise was measured at several ratios and ``at`` is not given.
     """
     here = of_rows(select(results, dataset=dataset, depth=depth), rows)
     other = "noise" if over == "ratio" else "ratio"
@@ -108,16 +121,16 @@ def _noisy_ratio(results: Sequence[Result]) -> float:
     ratios = sorted({result.cell.ratio for result in results if result.cell.noise})
     if len(ratios) > 1:
         listed = and_more([f"{100 * ratio:g} %" for ratio in ratios])
-        raise ConfigError(f"Noise was measured at several known ratios ({listed}): say which one, with at=.")
+        raise ConfigError(f"Noise was measured at several known ratios ({listed}); pass at= to select one.")
     return ratios[0] if ratios else 1.0
 
 
 def over_epochs(results: Sequence[Result], key: str, rows: Sequence[str] | None = None) -> Lines:
-    """Rows against the epochs, from the histories; the results are of one dataset, depth, ratio and noise."""
+    """Rows against epochs, from the histories. The results must belong to one dataset, depth, ratio and noise."""
     here = of_rows(results, rows)
     settings = {(r.cell.dataset, r.cell.depth, r.cell.ratio, r.cell.noise) for r in here}
     if len(settings) > 1:
-        raise ConfigError(f"Curves of {len(settings)} settings do not belong in one picture: select one before.")
+        raise ConfigError(f"The curves belong to {len(settings)} settings; select one of them first.")
     epochs = max((len(result.history) for result in here), default=0)
     lines: dict[str, list[Spread | None]] = {}
     for name in row_names(here, rows):

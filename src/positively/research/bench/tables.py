@@ -1,4 +1,4 @@
-"""Tables read off the results of a bench, the paper's figures beneath."""
+"""Tables of benchmark results, with the figures of the paper."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from positively.research.bench.results import MEASURES, Result, Spread, select
 from positively.research.bench.series import Axis, Lines, mean_over, of_rows, over_axis, over_epochs, row_names
 
 NOTHING = "–"
-"""What a cell prints that was not measured (yet)."""
+"""Text of an empty cell."""
 
 MEASURE_NAMES = {
     "mAP": "mAP",
     "OF1_tuned": "OF1 at thresholds tuned on complete labels",
     "CF1_tuned": "CF1 at thresholds tuned on complete labels",
-    "tags_given": "tags given, of the true number",
-    "sum_of_scores": "sum of scores, of the true number",
+    "tags_given": "assigned tags, relative to the true number",
+    "sum_of_scores": "sum of scores, relative to the true number",
     "OF1": "OF1",
     "CF1": "CF1",
     "OF1_half": "OF1 at 0.5",
@@ -27,28 +27,29 @@ MEASURE_NAMES = {
     "OF1_oracle": "OF1 oracle, one threshold",
     "CF1_oracle": "CF1 oracle, one threshold",
 }
-"""Heads of the columns."""
+"""Column headers."""
 
 HISTORY_NAMES = {
-    "holdout_map": "mAP on images held out",
+    "holdout_map": "mAP on held-out images",
     "spread": "standard deviation of the logits",
-    "tau": "temperature τ, mean of the classes",
+    "tau": "temperature τ, mean over classes",
 }
-"""What the numbers of a history are called."""
+"""Names of the metrics of a history."""
 
 SPREAD_NOTE = "Mean ± standard deviation over the seeds (n − 1); without ±, one seed."
 THRESHOLD_NOTE = (
-    "OF1 and CF1: at one threshold a class, found on training images held out; at 0.5 for all; and (oracle) at one "
-    "threshold for all classes, the best on the test labels, for OF1 and CF1 apart. Nobody who uses a model has the "
-    "oracle's; being one for all classes, it may still do worse than thresholds of their own."
+    "OF1 and CF1: at per-class thresholds chosen on held-out training images; at 0.5; and (oracle) at a single "
+    "threshold for all classes, the best on the test labels, separately for OF1 and CF1. The oracle threshold is not "
+    "available in practice; as a single threshold it may still be worse than per-class thresholds."
 )
 
 
 def show(value: Spread | float | str | None, percent: bool = True) -> str:
-    """Text of a cell: percent with one decimal, or the number itself; text as it is; a dash for nothing.
+    """Format a value: percent with one decimal, or a plain number; text is unchanged, and a missing value is a dash.
 
-    >>> show(0.457), show(Spread(0.5, 0.01, 2)), show(None), show("not measurable"), show(0.457, percent=False)
-    ('45.7', '50.0 ± 1.0', '–', 'not measurable', '0.457')
+    Example:
+        >>> show(0.457), show(Spread(0.5, 0.01, 2)), show(None), show("not measurable"), show(0.457, percent=False)
+        ('45.7', '50.0 ± 1.0', '–', 'not measurable', '0.457')
     """
     if isinstance(value, str):
         return value
@@ -61,7 +62,7 @@ def show(value: Spread | float | str | None, percent: bool = True) -> str:
 
 
 def percents(shares: Sequence[float]) -> list[str]:
-    """Shares as heads of columns: ``10 %``."""
+    """Shares as column headers: ``10 %``."""
     return [f"{100 * share:g} %" for share in shares]
 
 
@@ -72,14 +73,17 @@ def table_1(
     rows: Sequence[str] | None = None,
     measures: Sequence[str] = MEASURES,
 ) -> Table:
-    """Table 1: mAP at every known ratio below 100 %, and averages over the ratios; the paper's rows beneath.
+    """Build Table 1: mAP at every known ratio below 100 %, and averages over the ratios, with the rows of the paper.
 
     Args:
-        results: Of a whole bench.
-        dataset: Whose results.
-        depth: Whose results.
-        rows: Names of the rows, in this order; those there are, unless told.
-        measures: What is averaged. A row that lacks a ratio has no average, for it would be one of other numbers.
+        results: Results of a benchmark.
+        dataset: Dataset to show.
+        depth: Depth to show.
+        rows: Names of the rows, in this order; default: all.
+        measures: Measures to average. Rows that lack a ratio have no average.
+
+    Returns:
+        The table.
     """
     here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0), rows)
     here = [result for result in here if result.cell.ratio < 1]
@@ -109,7 +113,7 @@ def table_3(
     rows: Sequence[str] | None = None,
     measures: Sequence[str] = MEASURES,
 ) -> Table:
-    """Table 3: complete labels; the paper's rows beneath where the dataset is of MS-COCO."""
+    """Build Table 3: complete labels, with the rows of the paper for MS-COCO."""
     here = of_rows(select(results, dataset=dataset, depth=depth, noise=0.0, ratio=1.0), rows)
     lines = []
     for name in row_names(here, rows):
@@ -136,7 +140,7 @@ def sweep(
     at: float | None = None,
     title: str = "",
 ) -> Table:
-    """One measure of the rows over known ratios or noise, for ablations; the options are those of ``over_axis``."""
+    """Build a table of one measure over known ratios or noise; the options are those of ``over_axis``."""
     lines = over_axis(results, dataset, depth, rows, over, measure, at)
     what = "known ratio" if over == "ratio" else "noise (positives flipped to negative)"
     setting = f", {lines.setting}" if lines.setting else ""
@@ -151,7 +155,7 @@ def curves(
     title: str = "",
     percent: bool = True,
 ) -> Table:
-    """A number of the history after each epoch; the results are of one dataset, depth, ratio and noise."""
+    """Build a table of a metric after each epoch. The results must belong to one dataset, depth, ratio and noise."""
     lines = over_epochs(results, key, rows)
     epochs = [f"epoch {epoch:.0f}" for epoch in lines.places]
     return _from_lines(lines, title or f"{HISTORY_NAMES.get(key, key)}, after each epoch", epochs, percent=percent)
@@ -171,7 +175,7 @@ def _line(
 
 
 def _published_line(row: Published, ratios: tuple[float, ...], measures: Sequence[str]) -> tuple[str, ...]:
-    """A row of the paper's table 1 at our ratios; the paper has F1 as an average over all nine alone."""
+    """Row of the paper's table 1 at our ratios; the paper reports F1 only as an average over all nine."""
     cells = [show(row.by_ratio.get(ratio)) for ratio in ratios]
     for measure in measures:
         value = show(row.mean_map(ratios) if measure == "mAP" else row.test.get(measure))
@@ -189,7 +193,7 @@ def _family(results: Sequence[Result]) -> str:
 
 
 def _what_ran(results: Sequence[Result]) -> str:
-    # How many images a stratified holdout leaves to train on differs a little from seed to seed.
+    # The size of the holdout varies slightly between seeds.
     images: dict[tuple[str, int], set[int]] = {}
     for result in (result for result in results if not result.failure):
         images.setdefault((result.backbone, result.image_size), set()).add(result.labels.get("images", 0))
@@ -197,4 +201,4 @@ def _what_ran(results: Sequence[Result]) -> str:
     for (backbone, size), counts in sorted(images.items()):
         fewest_most = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
         ran.append(f"{backbone} at {size} px on {fewest_most} training images")
-    return f"Here: {and_more(ran)}." if ran else "Nothing of this was run yet."
+    return f"Here: {and_more(ran)}." if ran else "No results yet."

@@ -1,4 +1,4 @@
-"""YAML files that come with the package and are asked for by name: recipes and suites."""
+"""Packaged YAML files that are selected by name: recipes and suites."""
 
 from pathlib import Path
 
@@ -11,8 +11,10 @@ def names_in(folder: Path) -> list[str]:
 
 
 def find_file(folder: Path, kind: str, name: str) -> Path:
-    """The file of this name in ``folder``, or a YAML file of the user's own."""
+    """Path of the packaged file with this name, or of a YAML file of the user. Raises ConfigError if not found."""
     path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"There is no {kind} '{name}'; there are {', '.join(names_in(folder))}, or pass a YAML file.")
+        raise ConfigError(
+            f"There is no {kind} '{name}'; choose from {', '.join(names_in(folder))}, or pass a YAML file."
+        )
     return path

@@ -1,9 +1,9 @@
-"""CADM (Chen et al., ICME 2019): class-aware disentangled maps, and an embedding of the labels that are found together.
+"""CADM (Chen et al., ICME 2019): class-aware disentangled maps, and an embedding of labels that occur together.
 
-loss = BCE over the known labels + weight × correlation. Of the publication only the abstract is known here; what a
-label vector x_c of an image is says `positively.models.heads.cadm`. Ours is the correlation of labels: x_c is
-projected and brought to length 1, e_c; with the mean m of e over the image's other known positives, known positives are
-pulled to it, 1 − e_c · m, and known negatives pushed away, max(0, e_c · m − margin).
+loss = BCE over the known labels + weight × correlation. Only the abstract of the publication was available;
+`positively.models.heads.cadm` describes the label vectors x_c. The correlation of labels is our own design: x_c is
+projected and normalised to e_c; with the mean m of e over the other known positives of the image, known positives are
+pulled towards it, 1 − e_c · m, and known negatives pushed away, max(0, e_c · m − margin).
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from positively.randomness import random_stream
 
 @dataclass(frozen=True)
 class CorrelationOptions:
-    """The term of the labels that are found together."""
+    """Options of the label correlation term."""
 
     weight: NonNegative = 0.1
-    """Weight of the term that brings close what is found together; 0 leaves it out."""
+    """Weight of the label correlation term; 0 disables it."""
     margin: Annotated[float, Range(minimum=-1, maximum=1)] = 0.0
-    """Cosine up to which labels that are not found together are left in peace."""
+    """Cosine above which known negatives are pushed away."""
 
 
 @dataclass(frozen=True)
 class CADMOptions(CorrelationOptions):
-    """The term of the labels that are found together, and where they are compared."""
+    """Options of the label correlation term and of its space."""
 
     width: Count = 128
     """Dimensions of the space in which label vectors are compared."""
 
 
 class CADMMethod(LossMethod):
-    """CADM."""
+    """CADM: BCE over known labels on class-aware disentangled maps, plus a label correlation term."""
 
     loss_name, head = "bce", "cadm"
     Options = options_of(bce, CADMOptions)
 
     def setup(self, training: TrainingContext) -> None:
-        """Make the projection of label vectors: it serves the loss, so that it is no part of the head."""
+        """Create the projection of label vectors. It belongs to the loss, so it is not part of the head."""
         channels, width = training.trainable.head.last_layer.in_features, self.options.width
         drawn = random_stream("projection", training.seed).normal(scale=width**-0.5, size=(width, channels))
         self.projection = nn.Parameter(torch.from_numpy(drawn).float())
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Classification, and the correlation of the label vectors of each image."""
+        """Classification loss and correlation of the label vectors of each image."""
         options = self.options
         if not options.weight:
             return super().training_step(network, inputs, states, step)
         vectors = network.forward_features(inputs)
-        cosines, told = label_correlation(unit_length(vectors @ self.projection.T), states)
+        cosines, pair_states = label_correlation(unit_length(vectors @ self.projection.T), states)
         correlation = pull_and_push(
             cosines,
-            told,
+            pair_states,
             margin=options.margin,
             class_reduction=options.class_reduction,
             statistics=options.statistics,

@@ -1,13 +1,13 @@
-"""What SST and SARB share: one feature a class, a contrastive loss over them, and a queue of the positives' features.
+"""Shared parts of SST and SARB: one feature per class, a contrastive loss on them, and a queue of positive features.
 
-Chen et al. and Pu et al., both AAAI 2022. Images that have a class should have alike features of it. With v_nc the
-feature of class c in image n, every pair of images of the batch and every class of which both know the label cost
+Chen et al. and Pu et al., both AAAI 2022. Images that share a class should have similar features of it. With the
+feature v_nc of class c in image n, every pair of images of the batch costs, for every class that is known in both,
 
-    1 − cos(v_nc, v_mc)    both positive (n₊₊ of them)
+    1 − cos(v_nc, v_mc)    both positive (n₊₊ pairs)
     1 + cos(v_nc, v_mc)    one positive and one negative, or both negative
 
-and of each of the two latter kinds, where n₊₊ > 0, only 2·n₊₊ drawn at random and the n₊₊ that cost most are taken. The
-loss is the mean over all that is taken. (The published formula has both negative among those to be pushed apart.)
+Of each of the latter two kinds, if n₊₊ > 0, only 2·n₊₊ random pairs and the n₊₊ most costly ones are used. The loss is
+the mean over all pairs in use. (The published formula also pushes pairs of two negatives apart.)
 """
 
 from __future__ import annotations
@@ -24,67 +24,71 @@ from torch.nn.functional import normalize
 from positively.finetune import Method, StepContext, TrainingContext
 from positively.options import Count, NonNegative, Share
 
-# Cosines divide by norms: a feature of zeros has a finite slope.
+# Lower bound of norms in cosines, for a finite gradient at zero features.
 _SMALLEST_NORM = 1e-6
 
 
 @dataclass(frozen=True)
 class ClassFeatureOptions:
-    """What both methods can be told."""
+    """Options common to both methods."""
 
     contrastive: NonNegative = 0.05
-    """Weight of the contrastive loss; it grows from 0 over the steps of the first epoch."""
+    """Weight of the contrastive loss; ramps up from 0 during the first epoch."""
     start: Share = 0.25
-    """Share of the planned epochs after which unknown labels are worked on (published: from epoch 5 of 20)."""
+    """Share of the epochs after which unknown labels are used (published: from epoch 5 of 20)."""
     stored: Count = 100
-    """How many features of known positives are stored for each class, the most recent ones."""
+    """Number of stored features of known positives per class, the most recent ones."""
 
 
 class ClassFeatureMethod(Method):
-    """Base of both: the head that gives a feature a class, and the course of the training."""
+    """Base class: a head with one feature per class, and the schedule of the training."""
 
     head = "semantic-graph"
-    uses_negatives = needs_negatives = True  # from positives alone everything would become positive
+    uses_negatives = needs_negatives = True  # with positives only, everything would become positive
     options: Any
 
     def setup(self, training: TrainingContext) -> None:
-        """Look at the size of the training, and make the queue."""
+        """Read the size of the training and create the queue."""
         self.rows, self.epochs = len(training.table), training.epochs
         self.begin = epochs_of(self.options.start, self.epochs)
         self.width = int(training.trainable.head.last_layer.in_features)
         self.queue = FeatureQueue(len(training.table.classes), self.options.stored, self.width)
 
     def ramp(self, step: StepContext, batch: int) -> float:
-        """Share of the first epoch's steps that are over; 1 after it. ``batch`` is the size of the whole batch."""
+        """Share of the first epoch that is done; 1 afterwards. ``batch`` is the total batch size."""
         return 1.0 if step.epoch else min(step.step / max(self.rows // batch, 1), 1.0)
 
 
 def epochs_of(share: float, epochs: int) -> int:
-    """A share of the planned epochs as a whole number, rounded up.
+    """A share of the epochs as a whole number, rounded up.
 
-    >>> epochs_of(0.25, 20), epochs_of(0.25, 6), epochs_of(0.1, 30)
-    (5, 2, 3)
+    Example:
+        >>> epochs_of(0.25, 20), epochs_of(0.25, 6), epochs_of(0.1, 30)
+        (5, 2, 3)
     """
     return math.ceil(round(share * epochs, 6))
 
 
 def full_precision(values: Tensor) -> Tensor:
-    """In float32, or better if they are."""
+    """Convert to at least float32."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def unit_features(features: Tensor) -> Tensor:
-    """Features of length 1, in float32 at least."""
+    """Normalise features to length 1, in at least float32."""
     return normalize(full_precision(features), dim=-1, eps=_SMALLEST_NORM)
 
 
 def contrastive_loss(unit: Tensor, states: Tensor, generator: np.random.Generator) -> Tensor:
-    """The loss above over all pairs of images, without loops: one product B×D by D×B a class.
+    """Contrastive loss over all pairs of images, as one matrix product (B, D) × (D, B) per class.
 
     Args:
-        unit: B×C×D features of length 1 of the whole batch, whichever process they come from.
-        states: B×C label states.
+        unit: Unit features of the whole batch from all processes, shape (B, C, D).
+        states: Label states, shape (B, C).
         generator: Draws the pairs; the same on every process.
+
+    Returns:
+        The loss, a scalar.
     """
     of_classes = unit.transpose(0, 1)
     with torch.autocast(unit.device.type, enabled=False):  # half precision would round the cosines
@@ -100,7 +104,7 @@ def contrastive_loss(unit: Tensor, states: Tensor, generator: np.random.Generato
 
 
 def _chosen(losses: Tensor, positives: int, generator: np.random.Generator) -> Tensor:
-    """Twice as many as there are positive pairs by chance, and as many by their size; all if there is no such pair."""
+    """Random pairs, twice as many as positive pairs, and the most costly ones; all pairs if none is positive."""
     if not positives:
         return losses
     drawn = generator.choice(len(losses), min(2 * positives, len(losses)), replace=False, shuffle=False)
@@ -109,7 +113,7 @@ def _chosen(losses: Tensor, positives: int, generator: np.random.Generator) -> T
 
 
 class FeatureQueue(nn.Module):
-    """The most recent features of each class's known positives: C×length×D, of which the first are filled."""
+    """Queue of the most recent features of each class's known positives, shape (C, length, D)."""
 
     features: Tensor
     pushed: Tensor
@@ -122,12 +126,12 @@ class FeatureQueue(nn.Module):
 
     @property
     def filled(self) -> Tensor:
-        """How many features each class has."""
+        """Number of stored features per class."""
         return self.pushed.clamp(max=self.length)
 
     @torch.no_grad()
     def push(self, features: Tensor, states: Tensor) -> None:
-        """Store the known positives among B×C×D features of the whole batch, in its order, over the oldest."""
+        """Store the known positives among the features (B, C, D) of the whole batch, replacing the oldest."""
         positive = states == 1
         order, count = positive.cumsum(0), positive.sum(0)
         image, label = (positive & (order > count - self.length)).nonzero(as_tuple=True)

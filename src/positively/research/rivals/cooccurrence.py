@@ -1,4 +1,4 @@
-"""Which classes are there together in an image, read off its class features: the pair network of SST."""
+"""Pair network of SST: which classes occur together in an image, predicted from its class features."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-# Pairs that are computed at once: each needs B·D numbers, and there are C(C − 1)/2 of them.
+# Pairs computed at once, to limit memory: each needs B·D numbers, and there are C(C − 1)/2 pairs.
 _PAIRS_AT_ONCE = 256
 
 
 class CoOccurrence(nn.Module):
-    """A logit for every pair of classes i < j: are both in the image?
+    """Predicts a logit for every pair of classes i < j: whether both are in the image.
 
-    Shapes: features B×C×D; output B×C(C−1)/2, the pairs in the order of `first` and `second`.
+    Takes features (B, C, D) and returns logits (B, C(C−1)/2), in the order of `first` and `second`.
 
-    Published as u = reduce(v), z = mix(relu(join([u_i, u_j]))), logit = w_ij · z + b_ij. Computed here without loss:
-    ``join`` is a sum of two maps, one of u_i and one of u_j, each made once a class; and ``mix`` and the dot with w_ij
-    are linear one after the other, so one vector a pair does the work of both. What is left a pair and image are D
-    numbers, of a few pairs at a time: they are computed again for the gradient.
+    Published as u = reduce(v), z = mix(relu(join([u_i, u_j]))), logit = w_ij · z + b_ij. Computed equivalently but
+    faster: ``join`` is the sum of a map of u_i and a map of u_j, each computed once per class; ``mix`` and the dot
+    product with w_ij are both linear and merged into one vector per pair. The D numbers per pair and image are computed
+    for a few pairs at a time, and recomputed in the backward pass.
     """
 
     first: Tensor
@@ -40,7 +40,7 @@ class CoOccurrence(nn.Module):
         self.mix = nn.Linear(width, width)
         self.weight = nn.Parameter(torch.empty(len(first), width))
         self.bias = nn.Parameter(torch.empty(len(first)))
-        # As torch draws a linear layer, but a function of the seed alone.
+        # The initialisation of torch's linear layer, as a function of the seed.
         draw = torch.Generator().manual_seed(int(generator.integers(2**31)))
         for layer in (self.reduce, self.join, self.mix, self):
             bound = layer.weight.shape[1] ** -0.5
@@ -48,9 +48,9 @@ class CoOccurrence(nn.Module):
             nn.init.uniform_(layer.bias, -bound, bound, generator=draw)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the logits of all pairs."""
+        """Compute the logits of all pairs."""
         of_first, of_second = self.join.weight.chunk(2, dim=1)
-        reduced = self.reduce(features.transpose(0, 1))  # classes first: a pair takes whole blocks
+        reduced = self.reduce(features.transpose(0, 1))  # classes first, so that pairs select contiguous blocks
         left, right = F.linear(reduced, of_first, self.join.bias), F.linear(reduced, of_second)
         direction = self.weight @ self.mix.weight
         parts = list(zip(*(torch.split(p, _PAIRS_AT_ONCE) for p in (self.first, self.second, direction)), strict=True))
@@ -61,15 +61,15 @@ class CoOccurrence(nn.Module):
         return scored
 
     def states(self, states: Tensor) -> Tensor:
-        """Label states of the pairs: +1 if both classes are known positive, otherwise −1."""
+        """Label states of the pairs: +1 if both classes are known positives, else −1."""
         positive = states == 1
         return (positive[:, self.first] & positive[:, self.second]).to(states.dtype) * 2 - 1
 
     @torch.no_grad()
     def transfer(self, logits: Tensor, states: Tensor) -> Tensor:
-        """B×C means, over the known positives j of an image, of the probability that a class is there with j.
+        """Mean probability of each class with the known positives of its image, shape (B, C).
 
-        Zero in an image without known positives. For a class that is known positive itself the mean says nothing.
+        Zero for images without known positives. Meaningless for classes that are known positives themselves.
         """
         positive = (states == 1).to(torch.promote_types(logits.dtype, torch.float32))
         probability = torch.sigmoid(logits.to(positive.dtype))
@@ -82,6 +82,6 @@ class CoOccurrence(nn.Module):
 
 
 def _pair_logits(left: Tensor, right: Tensor, first: Tensor, second: Tensor, direction: Tensor) -> Tensor:
-    """C×B×D features of either side and P×D directions → P×B."""
+    """Logits (P, B) of features (C, B, D) of both sides and directions (P, D)."""
     hidden = torch.relu(left.index_select(0, first) + right.index_select(0, second))
     return torch.bmm(hidden, direction[..., None])[..., 0]

@@ -1,11 +1,11 @@
-"""CoP, co-projection (Wen et al., IEEE TSMC 2020): what is found together comes close in a space of images and labels.
+"""CoP, co-projection (Wen et al., IEEE TSMC 2020): images and labels that belong together are close in a common space.
 
-loss = BCE over the known labels + weight × (images and labels + labels among themselves). Of the publication only the
-abstract is known here; how scores are combined says `positively.models.heads.cop`. Ours are the two terms, with
-the directions u of an image and v_c of a label in the common space:
+loss = BCE over the known labels + weight × (images and labels + labels among themselves). Only the abstract of the
+publication was available; `positively.models.heads.cop` describes how scores are combined. The two terms are our own
+design, with unit vectors u of an image and v_c of a label in the common space:
 
-* a known positive is pulled to its image, 1 − u · v_c, a known negative pushed away, max(0, u · v_c − margin);
-* the same for a label and the mean of its image's other known positives in place of u.
+* known positives are pulled towards their image, 1 − u · v_c, known negatives pushed away, max(0, u · v_c − margin);
+* the same for a label and the mean of its image's other known positives instead of u.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from positively.research.rivals.cadm import CorrelationOptions
 
 
 class CoProjectionMethod(LossMethod):
-    """CoP."""
+    """CoP: BCE over known labels, plus a term that brings images and their labels close in a common space."""
 
     loss_name, head = "bce", "cop"
     Options = options_of(bce, CorrelationOptions)
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Classification, and the co-projection of images and labels."""
+        """Classification loss and co-projection of images and labels."""
         options, head = self.options, network.head
         if not options.weight:
             return super().training_step(network, inputs, states, step)

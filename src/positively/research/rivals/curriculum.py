@@ -1,17 +1,18 @@
-"""Curriculum labelling (CL): the model labels what is unknown, and learns on from known and pseudo-labels.
+"""Curriculum labelling (CL): the model labels unknown labels and is then trained on known and pseudo-labels.
 
-Durand et al., CVPR 2019. Training begins with binary cross-entropy over the known labels, y ∈ {+1, −1},
+Durand et al., CVPR 2019. Training starts with binary cross-entropy over the known labels, y ∈ {+1, −1},
 
     L = Σ softplus(−y s) / #(labels in use).
 
-Then, in a few rounds, unknown labels get the sign of the model's score where it is sure, by one of three strategies:
-``score`` |s| > θ; ``proportion`` in round r of R, for each class, the share ρ r/R of its unknown labels with the
-highest |s|; ``uncertainty`` the probability's standard deviation over T passes with dropout is below δ, and the sign is
-that of its mean − ½. A round replaces the pseudo-labels of the one before; a known label is never replaced.
+Then, in a few rounds, unknown labels get the sign of the model's score where the model is confident, by one of three
+strategies: ``score`` |s| > θ; ``proportion`` in round r of R, for each class, the share ρ r/R of its unknown labels
+with the highest |s|; ``uncertainty`` the standard deviation of the probability over T passes with dropout is below δ,
+and the sign is that of its mean − ½. A round replaces the pseudo-labels of the previous one; known labels are never
+replaced.
 
-Ours: one training goes on through all rounds (published: trained anew); θ, ρ, δ, T and the schedule. Dropout is on what
-the head classifies, with one mask for the whole batch, so that a pass is one sub-network; its statistics are taken in
-the steps of the epoch before a round, by the weights of the step, and cost T passes of the head alone.
+Our choices: one training continues through all rounds (published: a new training per round); θ, ρ, δ, T and the
+schedule. Dropout is applied to the embedding, with one mask for the whole batch, so that a pass is one sub-network. Its
+statistics are collected in the steps of the epoch before a round, and cost T passes of the head only.
 """
 
 from __future__ import annotations
@@ -31,55 +32,55 @@ from positively.options import Count, Decay, Positive, Share
 
 @dataclass(frozen=True)
 class CurriculumOptions:
-    """Which labels are completed, and when."""
+    """Options for which labels are completed, and when."""
 
     strategy: Literal["score", "proportion", "uncertainty"] = "uncertainty"
-    """How sure the model must be: by its score, by rank within a class, or by its spread under dropout (the authors'
-    best)."""
+    """Confidence by score, by rank within a class, or by spread under dropout (the best one according to the
+    authors)."""
     warmup: Share = 0.25
-    """Share of the planned epochs that learns from known labels alone (at least one epoch)."""
+    """Share of the epochs with known labels only (at least one epoch)."""
     every: Share = 0.25
-    """Share of the planned epochs between two rounds of labelling (at least one epoch)."""
+    """Share of the epochs between two rounds (at least one epoch)."""
     threshold: Positive = 2.0
-    """θ of "score": the absolute logit from which on an unknown label is completed."""
+    """θ of "score": absolute logit from which an unknown label is completed."""
     proportion: Share = 0.8
-    """ρ of "proportion": the share of a class's unknown labels that is completed in the last round."""
+    """ρ of "proportion": share of the unknown labels of a class that are completed in the last round."""
     deviation: Positive = 0.1
-    """δ of "uncertainty": the standard deviation of the probability up to which an unknown label is completed."""
+    """δ of "uncertainty": standard deviation of the probability up to which an unknown label is completed."""
     dropout: Decay = 0.2
-    """Share of the embedding that is dropped, in training and in the passes; only for "uncertainty"."""
+    """Dropout rate of the embedding, in training and in the passes; only for "uncertainty"."""
     passes: Count = 10
-    """T, passes of the head with dropout; only for "uncertainty"."""
+    """T, number of passes of the head with dropout; only for "uncertainty"."""
     class_reduction: ClassReduction = "sum"
-    """Sum over the classes, or their mean."""
+    """Sum over the classes, or mean."""
 
 
 class CurriculumLabelling(Method):
-    """CL."""
+    """Curriculum labelling (CL): completes unknown labels where the model is confident, in several rounds."""
 
     Options = CurriculumOptions
-    uses_negatives = needs_negatives = True  # from positives alone it would call everything positive
+    uses_negatives = needs_negatives = True  # with positives only, everything would become positive
     pseudo: Tensor
     coming: Tensor
 
     def setup(self, training: TrainingContext) -> None:
-        """Plan the rounds; nothing is labelled yet."""
+        """Plan the rounds; there are no pseudo-labels yet."""
         table, options = training.table, self.options
         first, gap = (max(1, round(share * training.epochs)) for share in (options.warmup, options.every))
         self.rounds = range(first, training.epochs, gap)
-        """Epochs after which labels are completed, counted from 1; after the last epoch nobody would learn them."""
-        for name in ("pseudo", "coming"):  # the labels in use, and those of the next round as the steps find them
+        """Epochs (from 1) after which labels are completed; not after the last one, as they would not be used."""
+        for name in ("pseudo", "coming"):  # labels in use, and labels of the next round
             self.register_buffer(name, torch.zeros(len(table), len(table.classes), dtype=torch.int8))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Learn from known and pseudo-labels."""
+        """Train on known and pseudo-labels."""
         targets = torch.where(states == 0, self.pseudo[step.rows].to(states.dtype), states)
         by_dropout = self.options.strategy == "uncertainty"
         logits = self._with_dropout(network, inputs, states, step) if by_dropout else network(inputs)
         return {"loss": bce(logits, targets, class_reduction=self.options.class_reduction)}
 
     def _with_dropout(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> Tensor:
-        """Logits of one sub-network; before a round, also what many of them agree on, as the labels to come."""
+        """Logits of one sub-network; before a round, also collect the labels that many sub-networks agree on."""
         options, embedding = self.options, network.forward_features(inputs)
         if step.epoch + 1 in self.rounds:
             masks = dropout_masks(step.generator("passes"), options.passes, embedding, options.dropout)
@@ -91,7 +92,7 @@ class CurriculumLabelling(Method):
         return logits
 
     def on_epoch_end(self, training: TrainingContext) -> None:
-        """After the epochs of a round, label: by what its steps found, or by the scores of the training set."""
+        """After the epochs of a round, set pseudo-labels from the collected labels or from the training scores."""
         done, options = training.epoch + 1, self.options
         if done not in self.rounds:
             return
@@ -114,7 +115,7 @@ def _signs(values: Tensor) -> Tensor:
 
 
 def surest(scores: Tensor, unknown: Tensor, share: float) -> Tensor:
-    """Which ⌊share × unknown labels of a class⌋ have the highest absolute score: N×C; of equals the first."""
+    """Select the ⌊share × unknown labels⌋ labels of each class with the highest absolute score, shape (N, C)."""
     order = scores.abs().masked_fill(~unknown, -1.0).argsort(dim=0, descending=True, stable=True)
     counts = (unknown.sum(0) * share).floor()
     is_among = torch.arange(len(scores))[:, None] < counts
@@ -122,14 +123,14 @@ def surest(scores: Tensor, unknown: Tensor, share: float) -> Tensor:
 
 
 def dropout_masks(generator: np.random.Generator, count: int, embedding: Tensor, share: float) -> Tensor:
-    """Factors 0 or 1 / (1 − share), ``count`` of them for one row of the embedding: every image has the same."""
+    """Dropout factors 0 or 1 / (1 − share), ``count`` masks for a row of the embedding, shared by all images."""
     stays = generator.random((count, *embedding.shape[1:])) >= share
     return torch.from_numpy(stays / (1 - share)).to(embedding)
 
 
 @torch.no_grad()
 def spread(classify: Callable[[Tensor], Tensor], embedding: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation, over the masks, of the probabilities of a head: B×C and B×C."""
+    """Mean and standard deviation of the probabilities of a head over the masks, each of shape (B, C)."""
     logits = torch.stack([classify(embedding * mask) for mask in masks])
     probabilities = logits.to(torch.promote_types(logits.dtype, torch.float32)).sigmoid()
     return probabilities.mean(0), probabilities.std(0, correction=0)

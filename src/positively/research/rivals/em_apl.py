@@ -1,11 +1,11 @@
 """Entropy maximisation with asymmetric pseudo-labels (EM + APL, Zhou et al., ECCV 2022).
 
-Known positives cost −log p, unknown labels −α H(p). Past the middle of the training, after every epoch, the unknown
-labels with the lowest scores of each class (so many that nine tenths of them have their turn by the end) get a
-pseudo-label for good: the probability they have now, learned by β × binary cross-entropy. Only what looks negative is
-labelled so, for among low scores there is hardly a mistake to make.
+Known positives cost −log p, unknown labels −α H(p). In the second half of the training, after every epoch, the unknown
+labels with the lowest scores of each class (so many that 90 % have one at the end) get a permanent pseudo-label: their
+current probability, learned with β × binary cross-entropy. Only low scores are labelled, because few of them are wrong.
 
-Both begin with random weights: where every image has the same logits, all that the positives teach is to raise them.
+Both methods start from random weights. From a start where all images have the same logits, the positives would only
+teach to raise them.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from positively.options import NonNegative, Share, options_of
 
 @dataclass(frozen=True)
 class EMOptions:
-    """Weights of the parts, and when pseudo-labels begin."""
+    """Weights of the terms, and the start of pseudo-labels."""
 
     alpha: NonNegative = 0.1
-    """α, the weight of the entropy (the authors: COCO 0.1, VOC 0.2)."""
+    """α, weight of the entropy (authors: COCO 0.1, VOC 0.2)."""
     beta: NonNegative = 0.9
-    """β, the weight of the pseudo-labels (the authors: COCO 0.9, VOC 0.02)."""
+    """β, weight of the pseudo-labels (authors: COCO 0.9, VOC 0.02)."""
     share: Share = 0.9
-    """Share of the unknown labels that has a pseudo-label at the end."""
+    """Share of the unknown labels with a pseudo-label at the end."""
     warmup: Share = 0.5
     """Share of the training without pseudo-labels."""
     class_reduction: ClassReduction = "sum"
-    """Sum over the classes, or their mean."""
+    """Sum over the classes, or mean."""
 
 
 class EMMethod(LossMethod):
-    """EM alone."""
+    """Entropy maximisation (EM): cross-entropy on known positives, maximal entropy on all other labels."""
 
     loss_name = "em"
     Options = options_of(em)
@@ -47,20 +47,20 @@ class EMMethod(LossMethod):
 
 
 class EMAPL(Method):
-    """EM + APL; a known negative is an unknown label here."""
+    """EM with asymmetric pseudo-labels (EM + APL): unknown labels with low scores also get pseudo-labels."""
 
     Options = EMOptions
     start = "default"
     pseudo: Tensor
-    """N×C: the probability that a label was given, or −1."""
+    """Probability as pseudo-label, or −1, shape (N, C)."""
 
     def setup(self, training: TrainingContext) -> None:
-        """No label has a pseudo-label yet."""
+        """Start without pseudo-labels."""
         table = training.table
         self.register_buffer("pseudo", torch.full((len(table), len(table.classes)), -1.0))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Known positives, pseudo-labels and entropy."""
+        """Loss of known positives, pseudo-labels and entropy."""
         options = self.options
         logits, states = check_inputs(network(inputs), states)
         given = self.pseudo[step.rows].to(logits.dtype)
@@ -70,9 +70,9 @@ class EMAPL(Method):
         return {"loss": reduce_classes(batch_mean(losses, "global"), options.class_reduction)}
 
     def on_epoch_end(self, training: TrainingContext) -> None:
-        """Give the lowest of what is still unknown a pseudo-label, class by class."""
+        """Give pseudo-labels to the lowest remaining scores of each class."""
         begin, done = max(1, round(self.options.warmup * training.epochs)), training.epoch + 1
-        if done < begin or done >= training.epochs:  # after the last epoch nobody would learn them
+        if done < begin or done >= training.epochs:  # labels of the last epoch would not be used
             return
         progress = (done - begin + 1) / (training.epochs - begin)
         scores = torch.from_numpy(training.score()).to(self.pseudo).sigmoid()

@@ -1,23 +1,23 @@
-"""Interactive multi-label CNN learning (IMCL): an image's labels should be a combination of its neighbours' labels.
+"""Interactive multi-label CNN learning (IMCL): labels of an image as a combination of its neighbours' labels.
 
-Huynh and Elhamifar, CVPR 2020. The classifier's logits s become label scores between −1/c and 1,
+Huynh and Elhamifar, CVPR 2020. The logits s become label scores between −1/c and 1,
 
     y = (e^z − e^−z / c) / (e^z + e^−z),   z = s + ½ log(1/c).
 
-Up to 10,000 training images are a dictionary of features f_i and label scores y_i. Orthogonal matching pursuit explains
-every image of the batch, its features and its label scores at once, by k = 3 images of the dictionary:
+Up to 10,000 training images form a dictionary of features f_i and label scores y_i. Orthogonal matching pursuit
+approximates features and label scores of every image of the batch together by k = 3 images of the dictionary:
 
     f ≈ Σ_i a_i f_i   and   y ≈ Σ_i a_i G y_i,      L = CE(known labels) + w ‖y − Σ_i a_i G y_i‖².
 
-G is a graph of the labels whose rows sum to 1; w = 0.5 × a ratio of the two losses, measured at the first such step.
-The residual of the features chooses atoms and coefficients and is not back-propagated.
+G is a label graph whose rows sum to 1; w = 0.5 × the ratio of the two losses at the first such step. The residual of
+the features selects atoms and coefficients and is not back-propagated.
 
-Ours: the ratio is that of the cross-entropy and ‖y‖², the residual where no image explains anything; with the residual
-itself it has no bound while predictions are still alike, and the second term drowns the first. G starts at the
-co-occurrence of the table's known positives (published: of Wikipedia) and learns the logarithms of its entries where
-there are any. CE is `positively.losses.bce`. The dictionary holds what a step saw of an image last, and is used
-from the second epoch on, when it is filled. In the pursuit features and labels are brought to one scale (their mean
-square in the dictionary) and weigh 0.25 to 0.5, the published weights of the two residuals.
+Our choices: the ratio is that of the cross-entropy and ‖y‖², the residual without any neighbours; with the residual
+itself it is unbounded while predictions are alike, and the second term dominates. G starts at the co-occurrence of
+known positives (published: of Wikipedia) and the logarithms of its nonzero entries are trained. CE is
+`positively.losses.bce`. The dictionary holds the most recent values of each image and is used from the second epoch
+on. In the pursuit, features and labels are scaled to the same mean square and weighted 0.25 to 0.5, the published
+weights of the two residuals.
 """
 
 from __future__ import annotations
@@ -38,40 +38,41 @@ from positively.randomness import random_stream
 from positively.research.rivals.pursuit import matching_pursuit
 
 _FEATURES, _LABELS = 0.25, 0.5
-"""Weights of the two residuals in the pursuit, as published in the loss."""
+"""Weights of the two residuals in the pursuit, as published for the loss."""
 
 
 @dataclass(frozen=True)
 class InteractiveOptions:
-    """The dictionary, and what its labels weigh."""
+    """Options of the dictionary and its weight."""
 
     dictionary: Count = 10_000
-    """Training images that lend their labels (all, where there are fewer), drawn at random."""
+    """Number of random training images in the dictionary (at most all)."""
     neighbours: Count = 3
-    """k, images that explain one image."""
+    """k, number of neighbours per image."""
     collaboration: NonNegative = 0.5
-    """Weight of the label residual, times the ratio of the cross-entropy and the label scores' square at the start."""
+    """Weight of the label residual, relative to the initial ratio of the losses."""
     asymmetry: Positive = 1.0
-    """c of the asymmetric sigmoid: a label that is absent scores −1/c (COCO: 1)."""
+    """c of the asymmetric sigmoid: an absent label scores −1/c (COCO: 1)."""
     class_reduction: ClassReduction = "sum"
-    """Sum over the classes, or their mean."""
+    """Sum over the classes, or mean."""
 
 
 def asymmetric_sigmoid(logits: Tensor, asymmetry: float) -> Tensor:
     """Label scores between −1/c and 1; tanh for c = 1.
 
-    >>> asymmetric_sigmoid(torch.tensor([0.0, 30.0, -30.0]), 2.0).tolist()
-    [0.0, 1.0, -0.5]
+    Example:
+        >>> asymmetric_sigmoid(torch.tensor([0.0, 30.0, -30.0]), 2.0).tolist()
+        [0.0, 1.0, -0.5]
     """
-    # e^z / (e^z + e^−z) = σ(2z), and its complement is the other share.
+    # e^z / (e^z + e^−z) = σ(2z), and the other term is its complement.
     return (2 * logits - math.log(asymmetry)).sigmoid() * (1 + 1 / asymmetry) - 1 / asymmetry
 
 
 class InteractiveMethod(Method):
-    """IMCL."""
+    """Interactive multi-label CNN learning (IMCL): labels should be a combination of those of similar images."""
 
     Options = InteractiveOptions
-    uses_negatives = needs_negatives = True  # from positives alone it would call everything positive
+    uses_negatives = needs_negatives = True  # with positives only, everything would become positive
     atoms: Tensor
     atom_labels: Tensor
     is_filled: Tensor
@@ -82,7 +83,7 @@ class InteractiveMethod(Method):
     is_connected: Tensor
 
     def setup(self, training: TrainingContext) -> None:
-        """Choose the images of the dictionary, and make the graph of the labels."""
+        """Choose the images of the dictionary and build the label graph."""
         table, layer = training.table, training.trainable.head.last_layer
         if layer is None:
             raise ConfigError("Method 'imcl' needs a head that ends in a linear layer.")
@@ -95,30 +96,30 @@ class InteractiveMethod(Method):
         slots, contents = torch.full((len(table),), -1), torch.from_numpy(table.contents())
         slots[torch.from_numpy(rows)] = torch.arange(count)
         together = torch.from_numpy(table.cooccurrence().toarray()).float()
-        together.diagonal().clamp_(min=1)  # a class without a known positive has itself
+        together.diagonal().clamp_(min=1)  # a class without known positives is connected to itself
         self.graph = nn.Parameter(together.clamp_min(1).log())
-        # Functions of the table and the seed: not in the checkpoint.
+        # Functions of the table and the seed, so not in the checkpoint.
         fixed = {"slots": slots, "contents": contents, "atom_contents": contents[rows], "is_connected": together > 0}
         for name, values in fixed.items():
             self.register_buffer(name, values, persistent=False)
 
     def label_graph(self) -> Tensor:
-        """G, classes × classes: at the start each row is the co-occurrence of its class, over the row's sum."""
+        """Label graph G, shape (C, C); initially the normalised rows of the co-occurrence."""
         return self.graph.masked_fill(~self.is_connected, -torch.inf).softmax(1)
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Learn from the known labels and from the dictionary, then renew what it holds of these images."""
+        """Train on the known labels and the dictionary, then update the dictionary."""
         embedding = network.forward_features(inputs)
         logits = network.forward_head(embedding)
         observed = bce(logits, states, class_reduction=self.options.class_reduction)
-        # One vector an image, where the head has one a class.
+        # One vector per image, for heads with one per class.
         features = (embedding if embedding.ndim == 2 else embedding.mean(1)).detach().to(self.atoms.dtype)
         labels = asymmetric_sigmoid(logits.to(self.atoms.dtype), self.options.asymmetry)
         residual = observed.new_zeros(())
         if step.epoch > 0 and self.options.collaboration:
             with torch.autocast(inputs.device.type, enabled=False):
                 residual = batch_mean(self._residuals(features, labels, step.rows).square(), "global").sum()
-            # Without a known label in the batch it stays 0, and the next step measures.
+            # Stays 0 without known labels in the batch, and is then measured in the next step.
             found = observed.detach() / batch_mean(labels.detach().square(), "global").sum().clamp_min(1e-6)
             self.ratio.copy_(torch.where(self.ratio > 0, self.ratio, found))
             residual = self.options.collaboration * self.ratio * residual
@@ -126,7 +127,7 @@ class InteractiveMethod(Method):
         return {"observed": observed, "collaboration": residual}
 
     def _residuals(self, features: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-        """What the dictionary leaves unexplained of the label scores: B×C. An image never explains itself."""
+        """Label scores that the dictionary does not explain, shape (B, C). An image never explains itself."""
         graph = self.label_graph()
         smoothed = self.atom_labels @ graph.detach().T
         count = self.is_filled.sum().clamp_min(1)
@@ -138,7 +139,7 @@ class InteractiveMethod(Method):
         return labels - (shares[:, None] @ self.atom_labels[chosen])[:, 0] @ graph.T
 
     def _remember(self, rows: Tensor, features: Tensor, labels: Tensor) -> None:
-        """Keep features and label scores of the images that are in the dictionary."""
+        """Store features and label scores of the images of the dictionary."""
         slots = self.slots[rows]
         is_member = slots >= 0
         slots = slots[is_member]

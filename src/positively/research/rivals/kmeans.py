@@ -1,4 +1,4 @@
-"""K-means of many sets of points at once: a class is a set, and no two classes wait for one another."""
+"""K-means of many sets of points at once, one set per class."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ _ITERATIONS = 100
 
 @torch.no_grad()
 def cluster_centres(points: Tensor, filled: Tensor, clusters: int, generator: np.random.Generator) -> Tensor:
-    """Centres S×K×D of the first ``filled`` of S×N×D points a set, by k-means++ and Lloyd's steps.
+    """Cluster centres by k-means++ and Lloyd's algorithm.
 
-    In float64 on the CPU, so that it is the same on every process and device. A set of fewer than K different points
-    has some centres twice; one without points has zeros.
+    Computed in float64 on the CPU, so that the result is the same on every process and device. A set with fewer than K
+    distinct points has duplicate centres; an empty set has zeros.
+
+    Args:
+        points: Sets of points, shape (S, N, D).
+        filled: Number of points of each set, shape (S,).
+        clusters: Number of centres K.
+        generator: Random generator.
+
+    Returns:
+        Centres, shape (S, K, D).
     """
     found, filled = points.double().cpu(), filled.cpu()
     there = torch.arange(found.shape[1]) < filled[:, None]
@@ -33,7 +42,7 @@ def cluster_centres(points: Tensor, filled: Tensor, clusters: int, generator: np
 
 
 def _spread_out(points: Tensor, there: Tensor, clusters: int, generator: np.random.Generator) -> Tensor:
-    """k-means++: each next start is a point, drawn by its squared distance from the nearest start so far."""
+    """k-means++: each next centre is a point, drawn with probability proportional to its squared distance."""
     draws = torch.from_numpy(generator.random((clusters, len(points), 1)))
     sets, last = torch.arange(len(points)), there.sum(1).sub(1).clamp_min(0)
     weights, starts = there.double(), []

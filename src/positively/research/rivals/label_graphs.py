@@ -1,4 +1,4 @@
-"""Heads with a graph of the classes as whole systems: binary cross-entropy over the known labels, and the head."""
+"""Heads with a class graph as methods: binary cross-entropy over the known labels with such a head."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from positively.options import options_of
 
 
 class MLGCNMethod(LossMethod):
-    """ML-GCN (Chen, Wei, Wang, Guo, CVPR 2019): classifiers out of graph convolutions over word vectors."""
+    """ML-GCN (Chen, Wei, Wang, Guo, CVPR 2019): classifiers produced by graph convolutions over word vectors."""
 
     loss_name, head = "bce", "ml-gcn"
     Options = options_of(bce)
 
 
 class SSGRLMethod(LossMethod):
-    """SSGRL (Chen, Xu, Hui, Wu, Lin, ICCV 2019): a feature for each class by attention, then a gated graph network.
+    """SSGRL (Chen, Xu, Hui, Wu, Lin, ICCV 2019): one feature per class by attention, then a gated graph network.
 
-    The head's own sizes are those of its later users; SSGRL's are ``width`` 2048 and ``attention_width`` 1024.
+    The head's defaults are the sizes of its later users; those of SSGRL are ``width`` 2048 and ``attention_width``
+    1024.
     """
 
     loss_name, head = "bce", "semantic-graph"

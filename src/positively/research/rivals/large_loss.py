@@ -1,14 +1,15 @@
-"""Large loss: unknown labels that cost most as negatives are probably missing positives (LL, Kim et al., CVPR 2022).
+"""Large loss (LL, Kim et al., CVPR 2022): unknown labels with a large loss as negatives are probably missing positives.
 
-Unknown labels are called negative. From the second epoch on, in every batch those of them with the largest loss are
+Unknown labels are treated as negative. From the second epoch on, in every batch those with the largest loss are
 
-- left out (LL-R: rejected), or taken for positive in this step (LL-Ct: corrected for a time), with a share of the
-  batch's labels that grows by Δ an epoch;
-- taken for positive for good (LL-Cp: corrected permanently), until as large a share of the batch's labels, and of all,
-  is: a label memory, one entry an image and class. (Published: Δ more in every epoch.)
+- ignored (LL-R, rejection) or treated as positive in this step (LL-Ct, temporary correction); their share of the
+batch's
+  labels grows by Δ per epoch;
+- treated as positive from then on (LL-Cp, permanent correction), up to the same share of the batch's labels and of all
+  labels. (Published: Δ more in every epoch.)
 
-Published for ten epochs: Δ is the share of a tenth of the training, however many epochs that is. LL-R divides by the
-labels that are left, where the authors count those left out as zeros: a factor of 1.02 at most.
+Published for ten epochs: Δ is the share per tenth of the training, for any number of epochs. LL-R divides by the number
+of labels that are left, where the authors count ignored labels as zeros: a factor of at most 1.02.
 """
 
 from __future__ import annotations
@@ -31,44 +32,44 @@ _PUBLISHED_EPOCHS = 10
 
 @dataclass(frozen=True)
 class LargeLossOptions:
-    """How many labels are given up."""
+    """Options for the number of large-loss labels."""
 
     delta: Share = 0.002
-    """Δ, the share of a batch's labels, for each tenth of the training (the authors: 0.001 to 0.005)."""
+    """Δ, share of a batch's labels per tenth of the training (authors: 0.001 to 0.005)."""
     class_reduction: ClassReduction = "sum"
-    """Sum over the classes, or their mean."""
+    """Sum over the classes, or mean."""
 
 
 class LargeLoss(Method):
-    """What the three have in common."""
+    """Base class of the three large-loss methods."""
 
     Options = LargeLossOptions
-    uses_negatives = True  # a known negative is never given up
+    uses_negatives = True  # known negatives are always kept
     epochs: int = _PUBLISHED_EPOCHS
 
     def setup(self, training: TrainingContext) -> None:
-        """Learn how long the training is."""
+        """Read the number of epochs."""
         self.epochs = training.epochs
 
     def targets(self, states: Tensor, losses: Tensor, step: StepContext) -> Tensor:
-        """Label states to learn from, given what each label costs as a negative; −∞ for those that are known."""
+        """Label states to train on, given the loss of each label as a negative; −∞ for known labels."""
         raise NotImplementedError
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Learn from the labels, without or against those of the batch that cost most."""
+        """Train on the labels, with changed targets for large losses."""
         logits = network(inputs)
-        losses = softplus(logits.detach().float())  # −log(1 − σ(s)): what "negative" costs
+        losses = softplus(logits.detach().float())  # −log(1 − σ(s)), the loss as a negative
         losses = losses.masked_fill(states != 0, -torch.inf)
         targets = self.targets((states == 1).to(states.dtype) * 2 - 1, losses, step)
         return {"loss": bce(logits, targets, class_reduction=self.options.class_reduction)}
 
     def _count(self, labels: Tensor, step: StepContext) -> int:
-        """How many of so many labels are given up; none in the first epoch."""
+        """Number of large-loss labels in this epoch; 0 in the first epoch."""
         share = float(self.options.delta) * step.epoch * _PUBLISHED_EPOCHS / self.epochs
         return math.ceil(labels.numel() * share)
 
     def _largest(self, losses: Tensor, step: StepContext) -> Tensor:
-        """Which labels of this process's part are among those of the whole batch that cost most; of equals some."""
+        """Labels of this process's part that are among the largest losses of the whole batch."""
         everywhere = step.gather(losses)
         chosen = _highest(everywhere, self._count(everywhere, step))
         is_chosen = torch.zeros(everywhere.numel(), dtype=torch.bool, device=losses.device)
@@ -78,45 +79,45 @@ class LargeLoss(Method):
 
 
 def _highest(losses: Tensor, count: int) -> Tensor:
-    """Places of the largest losses in a flat batch, not of those that are known."""
+    """Flat positions of the largest losses, without known labels."""
     return losses.flatten().topk(min(count, int(losses.isfinite().sum()))).indices
 
 
 class LargeLossRejection(LargeLoss):
-    """LL-R: they are left out."""
+    """Large loss rejection (LL-R): unknown labels with a large loss as negatives are ignored."""
 
     def targets(self, states: Tensor, losses: Tensor, step: StepContext) -> Tensor:
-        """Unknown where the loss is large."""
+        """Set large-loss labels to unknown."""
         return states.masked_fill(self._largest(losses, step), 0)
 
 
 class LargeLossTemporary(LargeLoss):
-    """LL-Ct: they are positive in this step."""
+    """Large loss, temporary correction (LL-Ct): unknown labels with a large loss count as positive in this step."""
 
     def targets(self, states: Tensor, losses: Tensor, step: StepContext) -> Tensor:
-        """Positive where the loss is large."""
+        """Set large-loss labels to positive."""
         return states.masked_fill(self._largest(losses, step), 1)
 
 
 class LargeLossPermanent(LargeLoss):
-    """LL-Cp: they are positive from now on."""
+    """Large loss, permanent correction (LL-Cp): unknown labels with a large loss count as positive from then on."""
 
     corrected: Tensor
 
     def setup(self, training: TrainingContext) -> None:
-        """Make the memory: nothing is corrected yet."""
+        """Create the memory of corrected labels."""
         super().setup(training)
         table = training.table
         self.register_buffer("corrected", torch.zeros(len(table), len(table.classes), dtype=torch.bool))
 
     def targets(self, states: Tensor, losses: Tensor, step: StepContext) -> Tensor:
-        """Positive where it is remembered, after the largest losses of the whole batch were added to the memory.
+        """Set corrected labels to positive, after adding the largest losses of the whole batch to the memory.
 
-        Whichever process holds the images, all of them write the same.
+        All processes update the memory in the same way.
         """
         rows = step.gather(step.rows)
         losses = step.gather(losses.masked_fill(self.corrected[step.rows], -torch.inf))
-        # No more than the batch's share, nor than the table's: what every batch rounds up would add up.
+        # Bounded by the share of the batch and of the table, because each batch rounds up.
         shares = (self._count(labels, step) - int(labels.sum()) for labels in (self.corrected[rows], self.corrected))
         chosen = _highest(losses, max(min(shares), 0))
         self.corrected[rows[chosen // losses.shape[1]], chosen % losses.shape[1]] = True

@@ -1,7 +1,7 @@
-"""Unknown labels near a class's prototype are left out, the others are called negative.
+"""Unknown labels near the prototype of a class are ignored, all others are treated as negative.
 
-Ours, a plain relative of the prototypes of SST and SARB: what looks as much like a class as its known positives do is
-probably a missing positive, and calling it negative would do harm.
+Our own baseline, a simple relative of the prototypes of SST and SARB: an unknown label that is as similar to a class as
+its known positives is probably a missing positive.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from positively.options import Decay, Index, Range
 
 @dataclass(frozen=True)
 class PrototypeOptions:
-    """How prototypes are kept, and from when on they are used."""
+    """Options of the prototypes."""
 
     momentum: Decay = 0.9
-    """Share of a prototype that stays when a batch brings known positives of its class."""
+    """Momentum of a prototype when a batch contains known positives of its class."""
     margin: Annotated[float, Range(minimum=-1, maximum=1)] = 0.0
-    """How much closer to the prototype than the known positives are on average an unknown label has to be."""
+    """Required excess of an unknown label's similarity over the mean of the known positives."""
     warmup: Index = 1
-    """Epochs in which every unknown label is called negative."""
+    """Epochs in which every unknown label is treated as negative."""
     class_reduction: ClassReduction = "sum"
-    """Sum over the classes, or their mean."""
+    """Sum over the classes, or mean."""
 
 
 class PrototypeMethod(Method):
-    """Moving means of the known positives' features, and of how close those are to them (cosine)."""
+    """Ignores unknown labels near the prototype of a class and treats all others as negative."""
 
     Options = PrototypeOptions
-    uses_negatives = True  # a known negative is never left out
+    uses_negatives = True  # known negatives are always used
     prototypes: Tensor
     closeness: Tensor
     seen: Tensor
 
     def setup(self, training: TrainingContext) -> None:
-        """Make the prototypes; nothing was seen of any class yet."""
+        """Create the prototypes."""
         classes = len(training.table.classes)
         width = self._width(training)
         self.register_buffer("prototypes", torch.zeros(classes, width))
@@ -57,7 +57,7 @@ class PrototypeMethod(Method):
         return int(layer.in_features)
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Learn from known positives and from unknown labels that no prototype speaks for; then move the prototypes."""
+        """Train on known positives and on unknown labels far from the prototype; then update the prototypes."""
         embedding = network.forward_features(inputs)
         logits = network.forward_head(embedding)
         unit = normalize(embedding.detach().to(self.prototypes.dtype), dim=-1)
@@ -69,7 +69,7 @@ class PrototypeMethod(Method):
         return {"loss": bce(logits, targets, class_reduction=self.options.class_reduction)}
 
     def _cosine(self, unit: Tensor) -> Tensor:
-        """B×C similarities of features, one an image or one an image and class, with the prototypes."""
+        """Cosine of features, one per image or per image and class, with the prototypes, shape (B, C)."""
         prototypes = normalize(self.prototypes, dim=-1)
         return unit @ prototypes.T if unit.ndim == 2 else (unit * prototypes).sum(-1)
 

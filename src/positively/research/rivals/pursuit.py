@@ -1,4 +1,4 @@
-"""Orthogonal matching pursuit for a batch: each query as a combination of a few atoms of a dictionary."""
+"""Orthogonal matching pursuit for batches: each query as a combination of a few atoms of a dictionary."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 def matching_pursuit(
     queries: Sequence[Tensor], atoms: Sequence[Tensor], weights: Sequence[Tensor], allowed: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Choose ``count`` atoms for every query, one after the other, each the one that best explains what is left.
+    """Choose ``count`` atoms for every query, one after the other, each the one that best explains the residual.
 
-    Vectors come in parts (features, labels), with ⟨u, v⟩ = Σ_parts weight · u·v: no copy of the dictionary is made.
-    After each choice the coefficients of all chosen atoms are those of least squares.
+    Vectors consist of parts (features, labels), with ⟨u, v⟩ = Σ_parts weight · u·v, so that the dictionary is not
+    copied. After each choice, the coefficients of all chosen atoms are solved by least squares.
 
     Args:
-        queries: One B×D matrix a part.
-        atoms: One K×D matrix a part.
-        weights: One number a part.
-        allowed: B×K, whether a query may be explained by an atom.
-        count: How many atoms; where fewer are allowed the others have the coefficient 0.
+        queries: One matrix (B, D) per part.
+        atoms: One matrix (K, D) per part.
+        weights: One weight per part.
+        allowed: Whether a query may use an atom, shape (B, K).
+        count: Number of atoms; if fewer are allowed, the others have the coefficient 0.
 
     Returns:
-        Indices of the atoms and their coefficients, B×count each.
+        Indices and coefficients of the atoms, each of shape (B, count).
     """
     squared = _total(torch.linalg.vector_norm(part, dim=1).square() * w for part, w in _pairs(atoms, weights))
     lengths = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
@@ -46,10 +46,10 @@ def matching_pursuit(
 
 
 def _least_squares(queries: Sequence[Tensor], members: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    """Coefficients B×k of the members (one B×k×D a part) for the queries."""
+    """Least-squares coefficients (B, k) of the members, one array (B, k, D) per part."""
     gram = _total(w * (part @ part.mT) for part, w in _pairs(members, weights))
     overlap = _total(w * (part @ query[..., None]) for part, query, w in zip(members, queries, weights, strict=True))
-    # Two copies of one image, or no atom at all: a little on the diagonal leaves one solution, and hardly moves others.
+    # Regularisation for duplicate images or missing atoms; it hardly changes other solutions.
     number = torch.finfo(gram.dtype)
     floor = gram.diagonal(dim1=1, dim2=2).mean(1) * number.eps**0.5 + number.tiny
     gram.diagonal(dim1=1, dim2=2).add_(floor[:, None])

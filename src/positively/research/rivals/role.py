@@ -1,15 +1,15 @@
-"""ROLE: labels of all training images are estimated beside the classifier, and each teaches the other.
+"""ROLE: labels of all training images are estimated together with the classifier, and each teaches the other.
 
-Cole et al., CVPR 2021. Every image and class has a logit θ of its own, q = σ(θ), and the classifier has p = σ(s):
+Cole et al., CVPR 2021. Every image and class has its own logit θ with q = σ(θ), and the classifier has p = σ(s):
 
     L = ½ [ EPR(p) + BCE(p, sg q) + EPR(q) + BCE(q, sg p) ]
 
-with EPR of `positively.losses.expected_positives`, means over images and classes, and sg for "no gradient". θ
-starts uniformly in ±logit(0.6), at logit(0.995) where a positive is known.
+with EPR of `positively.losses.expected_positives`, means over images and classes, and sg for "stop gradient". θ starts
+uniformly in ±logit(0.6), and at logit(0.995) for known positives.
 
-Ours: the published θ is a parameter, which Adam moves with ten times the rate of the network. Here it is state, which
-takes one plain gradient step whenever its image is in the batch; rows of other images stay as they are. Of its two
-terms the gradient is known, for an entry times N·C (the means' divisors, which Adam would take out as well):
+Our variant: the published θ is a parameter that Adam updates with ten times the rate of the network. Here it is a
+buffer that takes one plain gradient step whenever its image is in the batch. The gradient of its two terms for an
+entry, times N·C (the divisor of the means, which Adam would cancel as well), is
 
     g = −(1 − q) [known positive] + 2/C · ((1/N) Σ_n Σ_c q − k) · q (1 − q) + (q − p),      θ ← θ − ½ · rate · g
 """
@@ -30,28 +30,28 @@ from positively.randomness import random_stream
 from positively.research.rivals.expected_positives import ExpectedPositivesOptions, expected_positives
 
 _START, _KNOWN = 0.6, 0.995
-"""Probabilities an estimate starts at: at most (or at least one minus it), and where a positive is known."""
+"""Start of the estimates: within this probability and one minus it, and for known positives."""
 
 
 @dataclass(frozen=True)
 class RoleOptions(ExpectedPositivesOptions):
-    """How many positives to expect, and how fast the estimates move."""
+    """Expected number of positives, and step size of the estimates."""
 
     rate: Annotated[float, Range(above=0, maximum=6)] = 4.0
-    """Step of a label estimate, once an epoch: with 4 an estimate near one half goes half of the way to the
-    classifier's logit, far beyond that it overshoots."""
+    """Step size of a label estimate, once per epoch. With 4, an estimate near 0.5 moves half of the way to the logit of
+    the classifier; much larger values overshoot."""
     class_reduction: ClassReduction = "sum"
-    """Sum over the classes, or their mean."""
+    """Sum over the classes, or mean."""
 
 
 class RoleMethod(Method):
-    """Regularised online label estimation."""
+    """Regularised online label estimation (ROLE): label estimates and classifier are trained together."""
 
     Options = RoleOptions
     estimates: Tensor
 
     def setup(self, training: TrainingContext) -> None:
-        """Draw the first estimates, and find out how many positives to expect."""
+        """Draw the initial estimates and find the expected number of positives."""
         table = training.table
         self.expected = expected_positives(training, self.options)
         draws = random_stream("label estimates", training.seed).random((len(table), len(table.classes)), dtype="f4")
@@ -60,7 +60,7 @@ class RoleMethod(Method):
         self.register_buffer("estimates", estimates.masked_fill(known, torch.tensor(_KNOWN).logit().item()))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Teach the classifier by the estimates as they are, then move the estimates of this batch."""
+        """Train the classifier on the current estimates, then update the estimates of this batch."""
         reduction = self.options.class_reduction
         logits, states = check_inputs(network(inputs), states)
         estimated = self.estimates[step.rows].sigmoid()
@@ -71,7 +71,7 @@ class RoleMethod(Method):
         return {"epr": 0.5 * own, "agreement": 0.5 * reduce_classes(agreement, reduction)}
 
     def _move(self, rows: Tensor, probabilities: Tensor, states: Tensor) -> None:
-        """One gradient step of the estimates of these rows: the whole batch, the same on every process."""
+        """One gradient step of the estimates of the whole batch, the same on every process."""
         old = self.estimates[rows]
         estimated = old.sigmoid()
         surplus = estimated.sum(1).mean() - self.expected

@@ -1,22 +1,22 @@
-"""SARB: what is unknown in an image is blended with what is known in another, and learned with a soft label.
+"""SARB: features of unknown labels are blended with known positives of other images and trained with soft labels.
 
 Pu et al., AAAI 2022. v_nc is the feature of class c in image n (head semantic-graph). The loss of a step is
 
-    BCE(known) + 0.05·contrastive(v)                    ... from the first step on; the latter grows in the first epoch
-    + BCE(instance-blended) + BCE(prototype-blended)    ... from a quarter of the training on
+    BCE(known) + 0.05·contrastive(v)                    ... from the first step on; the latter ramps up in the first
+    epoch + BCE(instance-blended) + BCE(prototype-blended)    ... after a quarter of the training
 
-where m is the image opposite to n (the batch from its end), p a random one of ten prototypes of class c, and
+where m is the image opposite to n (the batch in reverse order), p a random one of ten prototypes of class c, and
 
-    instance:   v_nc ← α v_nc + (1 − α) v_mc,  label 1 − α    wherever (n, c) is unknown and (m, c) is known positive
+    instance:   v_nc ← α v_nc + (1 − α) v_mc,  label 1 − α    wherever (n, c) is unknown and (m, c) is a known positive
     prototype:  v_nc ← β v_nc + (1 − β) p,     label 1 − β    for one random unknown c of each image
 
-A soft label y costs −y log σ(s) − (1 − y) log(1 − σ(s)); everything else is as it was, unknown labels are left out,
-and the mean is over what is left. α and β start at 0.5 and learn, through features and labels, within [0, 1].
+A soft label y costs −y log σ(s) − (1 − y) log(1 − σ(s)). Other labels are unchanged, unknown labels are ignored, and
+the mean is over the remaining labels. α and β start at 0.5 and are trained, through features and labels, within [0, 1].
 
-Prototypes are the centres of K-means of features of known positives, found anew every quarter of the training. Ours:
-they are those of the most recent features, stored in the steps; published is a second pass over all images. Epochs are
-shares of the planned training, partners come from the whole batch, however many processes share it (with gradient), and
-the class that is blended with a prototype is one that has prototypes; an image without such a class stays as it is.
+Prototypes are K-means centres of features of known positives, updated every quarter of the training. Our choices: the
+features are the most recent ones, stored in the steps (published: a second pass over all images); epochs are shares of
+the training; partners come from the whole batch of all processes, with gradient; prototypes are blended only into
+classes that have some, and images without such a class are unchanged.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ from positively.research.rivals.class_features import (
 from positively.research.rivals.kmeans import cluster_centres
 
 Blend = tuple[Tensor, Tensor]
-"""Features B×C×D and the labels that belong to them, B×C: −1, 0 (unknown), or above 0 and up to 1."""
+"""Features (B, C, D) and their labels (B, C): −1, 0 (unknown), or above 0 and up to 1."""
 
 
 @dataclass(frozen=True)
 class SARBOptions(ClassFeatureOptions):
-    """What is blended, and with what."""
+    """Options of the blending."""
 
     instance: bool = True
-    """Whether unknown labels are blended with known positives of other images."""
+    """Whether to blend unknown labels with known positives of other images."""
     prototype: bool = True
-    """Whether unknown labels are blended with prototypes."""
+    """Whether to blend unknown labels with prototypes."""
     prototypes: Count = 10
-    """Prototypes of each class."""
+    """Number of prototypes per class."""
     renewal: Share = 0.25
-    """Share of the planned epochs after which prototypes are found anew (published: every 5 of 20)."""
+    """Share of the epochs between updates of the prototypes (published: every 5 of 20)."""
 
 
 class SARBMethod(ClassFeatureMethod):
-    """The whole system."""
+    """SARB: blends class features of unknown labels with known positives and prototypes, with soft labels."""
 
     Options = SARBOptions
     prototypes: Tensor
     has_prototypes: Tensor
 
     def setup(self, training: TrainingContext) -> None:
-        """Make the two shares, the queue, and room for the prototypes; there are none yet."""
+        """Create blending weights, queue and prototypes."""
         super().setup(training)
         classes = len(training.table.classes)
         self.alpha, self.beta = (nn.Parameter(torch.tensor(0.5)) for _ in range(2))
@@ -76,7 +76,7 @@ class SARBMethod(ClassFeatureMethod):
         self.register_buffer("has_prototypes", torch.zeros(classes, dtype=torch.bool))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Learn what is known and what looks alike; later also the blends. All go through the head in one pass."""
+        """Train on known labels and the contrastive loss, later also on blends, in one pass of the head."""
         options = self.options
         features = full_precision(network.forward_features(inputs))
         everyone, known = gather_rows_with_gradient(features), step.gather(states)
@@ -104,7 +104,7 @@ class SARBMethod(ClassFeatureMethod):
         return {**parts, "contrastive": self.ramp(step, len(known)) * options.contrastive * contrastive}
 
     def _renew(self, step: StepContext) -> None:
-        """Find the prototypes, in the first step of an epoch that is due."""
+        """Update the prototypes in the first step of an epoch that is due."""
         interval = max(epochs_of(self.options.renewal, self.epochs), 1)
         if step.step or (step.epoch - self.begin) % interval:
             return
@@ -117,7 +117,7 @@ class SARBMethod(ClassFeatureMethod):
         return blend(features, states, chosen, partners[chosen], self.alpha)
 
     def _with_prototypes(self, features: Tensor, states: Tensor, place: slice, total: int, step: StepContext) -> Blend:
-        """Draws are for the whole batch, of which this process takes its own."""
+        """Blend with prototypes. Random draws are for the whole batch, of which this process uses its part."""
         generator, device = step.generator("prototypes"), states.device
         scores = torch.from_numpy(generator.random((total, states.shape[1]))[place]).to(device, torch.float32)
         drawn = torch.from_numpy(generator.integers(self.options.prototypes, size=total)[place]).to(device)
@@ -128,12 +128,12 @@ class SARBMethod(ClassFeatureMethod):
 
 
 def blend(features: Tensor, states: Tensor, chosen: tuple[Tensor, ...], others: Tensor, share: Tensor) -> Blend:
-    """Blend the features of the chosen (image, class), of which ``share`` stays, with as many others."""
+    """Blend the features of chosen (image, class) pairs with others; ``share`` is the weight of the original."""
     mixed = share * features[chosen] + (1 - share) * others
     labels = states.to(features.dtype).index_put(chosen, (1 - share).to(features.dtype).expand(len(mixed)))
     return features.index_put(chosen, mixed.to(features.dtype)), labels
 
 
 def soft_bce(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean binary cross-entropy over the labels that are not 0: −1 is negative, above 0 a soft positive."""
+    """Mean binary cross-entropy over labels other than 0: −1 is negative, above 0 a soft positive."""
     return known_mean(softplus(logits) - labels.clamp_min(0) * logits, labels != 0, "mean", "global")

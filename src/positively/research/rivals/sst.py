@@ -1,20 +1,20 @@
-"""SST: labels are transferred within an image, by what occurs together, and across images, by what looks alike.
+"""SST: labels are transferred within an image, by co-occurrence, and across images, by similarity.
 
 Chen et al., AAAI 2022. v_nc is the feature of class c in image n (head semantic-graph). The loss of a step is
 
     BCE(known) + 10·ASL(o, both known positive) + 0.05·contrastive(v)        ... from the first step on
-    + BCE(known and within) + BCE(known and across)                          ... from a quarter of the training on
+    + BCE(known and within) + BCE(known and across)                          ... after a quarter of the training
 
-ASL (γ₋ = 2, γ₊ = 1, clip 0.05, the mean over pairs) teaches the logits o_ij of a pair of classes to be in the image
-together; it and the contrastive loss grow from 0 over the first epoch. An unknown label (n, c) becomes positive
+ASL (γ₋ = 2, γ₊ = 1, clip 0.05, mean over pairs) trains the logits o_ij of two classes occurring together. Both it and
+the contrastive loss ramp up during the first epoch. An unknown label (n, c) becomes positive, for one step,
 
-    within:  if the mean over the known positives j of image n of σ(o_cj) is at least the margin
-    across:  if the mean cosine of v_nc with the stored features of class c's known positives is at least the margin
+    within:  if the mean of σ(o_cj) over the known positives j of image n is at least the margin
+    across:  if the mean cosine of v_nc with the stored features of known positives of class c is at least the margin
 
-for the step alone. Margins start at 0.95 and fall to 0.75 (published: by 0.025 an epoch, for 8 of 20 epochs).
+Margins start at 0.95 and fall to 0.75 (published: by 0.025 per epoch, for 8 of 20 epochs).
 
-Ours: the mean is over the features that are stored (published: 100, those not there yet counted as 0); epochs are
-shares of the planned training; pairs and the queue are those of the whole batch, however many processes share it.
+Our choices: the mean is over the stored features (published: over 100, counting empty slots as 0); epochs are shares of
+the training; pairs and queue use the whole batch of all processes.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ class SSTOptions(ClassFeatureOptions):
     """Weights and margins."""
 
     cooccurrence: NonNegative = 10.0
-    """Weight of the loss of the pairs of classes; it grows from 0 over the steps of the first epoch."""
+    """Weight of the loss on pairs of classes; ramps up during the first epoch."""
     margin: Margin = 0.95
-    """What a probability or a cosine must reach when labels begin to be transferred."""
+    """Initial probability or cosine from which labels are transferred."""
     lowest_margin: Margin = 0.75
-    """Where the margin ends."""
+    """Final margin."""
     fall: Share = 0.4
-    """Share of the planned epochs in which the margin falls (published: 8 of 20, by 0.025 each)."""
+    """Share of the epochs in which the margin falls (published: 8 of 20, by 0.025 each)."""
 
 
 class SSTMethod(ClassFeatureMethod):
-    """The whole system."""
+    """SST: transfers labels within an image by co-occurrence and across images by similarity."""
 
     Options = SSTOptions
 
     def setup(self, training: TrainingContext) -> None:
-        """Make the queue and the network of the pairs."""
+        """Create the queue and the pair network."""
         super().setup(training)
         stream = random_stream("co-occurrence", training.seed)
         self.pairs = CoOccurrence(len(training.table.classes), self.width, stream)
 
     def margin(self, epoch: int) -> float:
-        """Margin of an epoch, counted from 0."""
+        """Margin in an epoch, counted from 0."""
         options = self.options
         fallen = (epoch - self.begin) / max(options.fall * self.epochs, 1)
         return float(options.margin + (options.lowest_margin - options.margin) * min(max(fallen, 0.0), 1.0))
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
-        """Learn what is known, what occurs together and what looks alike; later also what follows from both."""
+        """Train on known labels, pairs and the contrastive loss, later also on transferred labels."""
         features = network.forward_features(inputs)
         logits, pairs = network.forward_head(features), self.pairs(features)
         unit = unit_features(features)
@@ -98,6 +98,6 @@ class SSTMethod(ClassFeatureMethod):
 
     @torch.no_grad()
     def _closeness(self, unit: Tensor) -> Tensor:
-        """B×C mean cosines with what is stored: the product with the mean of vectors of length 1."""
+        """Mean cosine with the stored features, shape (B, C), as the product with the mean of unit vectors."""
         mean = self.queue.features.sum(1) / self.queue.filled.clamp_min(1)[:, None]
         return (unit.to(mean.dtype) * mean).sum(-1)
