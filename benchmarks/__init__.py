@@ -1,1 +1,1 @@
-"""Speed of this package beside its peers, as ratios measured in one run."""
+"""Benchmarks: speed and quality compared with other packages, as ratios measured in one run."""

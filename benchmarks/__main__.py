@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: all of them, one after the other."""
+"""``python -m benchmarks``: run the speed benchmarks one after the other."""
 
 from benchmarks import busy, features, images, losses, memory, metrics, probe, startup, training
 

@@ -1,6 +1,6 @@
-"""How idle threads wait, on a machine of one's own and beside another busy process: spinning (the default) or asleep.
+"""OMP wait policy: spinning (the default) or sleeping threads, on an idle machine and next to a busy process.
 
-Each setting runs in a process of its own, since it is read when torch is loaded; the settings take turns. Run as
+Each setting runs in its own process, because it is read when torch is loaded; the settings alternate. Run as
 ``python -m benchmarks.busy`` from the root of the project.
 """
 

@@ -1,8 +1,8 @@
-"""How the demo's PU-MLC options were chosen: positives alone, on training scenes held out, never on test scenes.
+"""Choice of the demo's PU-MLC options: from positives alone, on held-out training scenes, never on test scenes.
 
-Every form trains on the demo's 30 % of tags (seed 0) with the demo's network; the criterion is vPU's loss on the scenes
-held out, which needs no negative. The second column is there to see whether the criterion can be trusted: mAP on the
-same scenes with their complete labels, which a user would not have.
+Every variant trains on the 30 % of tags of the demo (seed 0) with the network of the demo. The criterion is the vPU
+loss on the held-out scenes, which needs no negatives. The second column checks the criterion: mAP on the same scenes
+with complete labels, which a user would not have.
 
 Run as ``python -m benchmarks.choices`` from the root of the project; about six minutes on two cores.
 """

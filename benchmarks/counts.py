@@ -1,9 +1,9 @@
-"""How many photos carry a tag, estimated from positives alone, beside the two trivial answers.
+"""Estimated number of images per tag, from positives alone, compared with two simple estimates.
 
-Cells are the sum over the learned classes as a multiple of the truth, and the median relative error of a class. Masks:
-uniform; uneven (the share known differs by class, 0.2 to 0.9); one positive a photo, which is not missing at random.
+Cells are the sum over the learned classes relative to the truth, and the median relative error of a class. Masks:
+uniform; uneven (the known share differs by class, 0.2 to 0.9); one positive per image, which is not missing at random.
 
-Run as ``python -m benchmarks.counts FOLDER WEIGHTS`` from the root of the project; both are those of
+Run as ``python -m benchmarks.counts FOLDER WEIGHTS`` from the root of the project, with the arguments of
 ``benchmarks.logistic``.
 """
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def hide(truth: np.ndarray, mask: str) -> np.ndarray:
-    """States with known positives alone."""
+    """Label states with known positives only."""
     generator = np.random.default_rng(3)
     draws, positive = generator.random(truth.shape), truth == 1
     if mask == "one a photo":

@@ -1,9 +1,9 @@
-"""``PUClassifier.fit`` against ``probe.fit``, and against another version of it: CPU time and peak memory.
+"""CPU time and peak memory of ``PUClassifier.fit`` and ``probe.fit``, also compared with another version.
 
-Every fit runs in a process of its own, imports included in the memory and not in the time; the versions take turns.
-Run as ``python -m benchmarks.estimator [--baseline SRC] [--embeddings FILE.npz] [--threads N] [--repeats N]`` from the
-root of the project. SRC is the ``src`` folder of another checkout, whose ``probe.fit`` is measured as well; FILE holds
-``root`` (uint8), ``scale`` and ``labels`` of real photos, with features (root · scale)².
+Every fit runs in its own process; imports count for memory but not for time. The versions alternate. Run as
+``python -m benchmarks.estimator [--baseline SRC] [--embeddings FILE.npz] [--threads N] [--repeats N]`` from the root of
+the project. SRC is the ``src`` folder of another checkout whose ``probe.fit`` is measured as well. FILE holds ``root``
+(uint8), ``scale`` and ``labels`` of real images, with embeddings (root · scale)².
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ print(json.dumps({
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--baseline", type=Path, help="src folder of another checkout")
-    parser.add_argument("--embeddings", default="", help="npz file of real photos; synthetic data without it")
+    parser.add_argument("--embeddings", default="", help="npz file of real images; default: synthetic data")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args(arguments)
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measure(name: str, source: Path, file: str, threads: int) -> dict[str, float]:
-    """Figures of one fit in a process of its own."""
+    """Measure one fit in its own process."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": str(source)}
     command = [sys.executable, "-c", PROGRAM, name, *map(str, (ROWS, WIDTH, CLASSES)), file]

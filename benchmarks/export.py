@@ -1,4 +1,4 @@
-"""What an export gives: ONNX Runtime, exact and in int8, beside torch; LgConv, folded or not, beside the plain network.
+"""Exported networks: ONNX Runtime in float32 and int8 compared with torch, and LgConv compared with a plain network.
 
 Run as ``python -m benchmarks.export [LITE0.safetensors]`` from the root of the project. Needs the extra ``[torch]``.
 """
@@ -57,7 +57,7 @@ def lgconv() -> None:
 def export(name: str, options: dict[str, object], weights: str) -> None:
     torch.manual_seed(0)
     classifier = create_classifier(name, CLASSES, weights=weights, image_size=SIZE, **options).eval()
-    if options.get("head") == "kernel":  # landmarks as images have them, and weights that are heard
+    if options.get("head") == "kernel":  # landmarks like those of images, and weights that matter
         nn.init.uniform_(classifier.head.landmarks, 0, 0.05)
     for branch in classifier.modules():
         if isinstance(branch, GlobalBranch):

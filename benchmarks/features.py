@@ -1,4 +1,4 @@
-"""One training step of the last stage from stored maps, beside the same step from the images.
+"""One training step of the last stage from stored feature maps, compared with the same step from images.
 
 Run as ``python -m benchmarks.features`` from the root of the project.
 """

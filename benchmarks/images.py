@@ -1,4 +1,4 @@
-"""From JPEG files to pixels: ours beside Pillow and torchvision's transforms.
+"""From JPEG files to pixels: our transform compared with Pillow and torchvision.
 
 Run as ``python -m benchmarks.images`` from the root of the project.
 """
@@ -19,7 +19,7 @@ SIDE = 224
 
 
 def photo(width: int, height: int, seed: int) -> Image.Image:
-    """A picture that compresses as a photo does: smooth shapes with some grain."""
+    """An image that compresses like a photo: smooth shapes with some grain."""
     generator = np.random.default_rng(seed)
     small = Image.fromarray(generator.integers(0, 255, (24, 32, 3), dtype=np.uint8))
     large = np.asarray(small.resize((width, height), Image.Resampling.BICUBIC), dtype=np.int16)

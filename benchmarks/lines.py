@@ -1,4 +1,4 @@
-"""Lines of Python by room, blank ones and comments included: ``python -m benchmarks.lines [--source SRC]``."""
+"""Count lines of Python by room, including blanks and comments: ``python -m benchmarks.lines [--source SRC]``."""
 
 from __future__ import annotations
 

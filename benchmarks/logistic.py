@@ -1,8 +1,8 @@
-"""The closed form from positives alone against logistic regression that gets every help.
+"""The probe from positives alone compared with logistic regression under the best conditions.
 
-Help is the same features, the same kernel, and the L2 that is best on the test photos, which nobody would know. Three
-tables: coco-mini, VOC 2007, and 24,000 photos of COCO as features, scored on coco-mini's photos. Labels are hidden
-uniformly; BCE over known labels sees the negatives of the same ratio, the closed form sees none and is told no ratio.
+The logistic regression has the same embeddings, the same kernel, and the L2 penalty that is best on the test images.
+Three tables: coco-mini, VOC 2007, and 24,000 images of COCO as embeddings, scored on the images of coco-mini. Labels
+are hidden uniformly. BCE over known labels gets the negatives at the same ratio; the probe gets none, and no ratio.
 
 Run as ``python -m benchmarks.logistic FOLDER WEIGHTS [SEEDS]`` from the root of the project: FOLDER holds coco-mini/,
 VOCdevkit/ and coco-features/, WEIGHTS are those of tf_efficientnet_lite0.
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def compare(features, truth, test, test_truth, ratio, seed) -> dict[str, float]:
-    """MAP of each way, with one mask."""
+    """MAP of each method, with one mask."""
     seen = np.where(np.random.default_rng(seed).random(truth.shape) < ratio, truth, 0).astype(np.int8)
     fitted = probe.fit(
         features, np.where(seen == 1, 1, 0).astype(np.int8), landmarks=2000 if len(features) < 10_000 else 3000
@@ -64,14 +64,14 @@ def compare(features, truth, test, test_truth, ratio, seed) -> dict[str, float]:
 
 
 def logistic(train: torch.Tensor, test: torch.Tensor, states: torch.Tensor, l2: float) -> np.ndarray:
-    """Scores of test rows by L2-regularised logistic regression of every class over its known labels."""
+    """Scores of the test rows by L2-regularised logistic regression of every class over its known labels."""
     scale = float((train - train.mean(0)).square().sum(1).mean()) ** 0.5
     weight, bias = solve(train / scale, states, l2)
     return (test / scale @ weight + bias).numpy()
 
 
 def read_tables(folder: Path, weights: str) -> dict[str, tuple[np.ndarray, ...]]:
-    """Features and complete labels, train and test."""
+    """Embeddings and complete labels of training and test images, by table."""
     tables = {}
     for place in ("coco-mini", "VOCdevkit"):
         photos = read_photos(folder / place, weights)

@@ -1,11 +1,11 @@
-"""The review simulated on hidden truth: 2,000 answers by each way of asking, and how often the audit's interval holds.
+"""Simulated reviews on hidden labels: 2,000 answers by each query strategy, and coverage of the audit's interval.
 
-Photos of coco-mini and VOC 2007 with 30 % of their tags known. Rows are ways of asking; ``fixed`` asks in the order of
-the start, ``random`` takes any unknown pair. Beside each stands the mAP of a model that is told the same answers at
-once, when all are given. The interval is tried on 5,000 photos more, on which none of its constants were set.
+Images of coco-mini and VOC 2007 with 30 % of their tags known. Rows are query strategies; ``fixed`` asks in the initial
+order, ``random`` asks for any unknown pair. Also given is the mAP of a model that gets the same answers at once. The
+interval is tested on 5,000 further images, which were not used to set its constants.
 
-Run as ``python -m benchmarks.loop FOLDER WEIGHTS --out FIGURES`` from the root of the project; the first two are those
-of ``benchmarks.logistic``. ``--answers 200 --simulations 20`` is a quick look.
+Run as ``python -m benchmarks.loop FOLDER WEIGHTS --out FIGURES`` from the root of the project; the first two arguments
+are those of ``benchmarks.logistic``. ``--answers 200 --simulations 20`` is a quick check.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from positively.review import ReviewModel
 
 KNOWN, REVIEWED, MOST = 0.3, 500, 5000
 NAMES = {
-    "likeliest": "likeliest first",
-    "teaching": "what teaches most",
-    "mixed": "the page's mix",
-    "random": "at random",
-    "fixed": "in the order of the start",
+    "likeliest": "most probable first",
+    "teaching": "most informative first",
+    "mixed": "mix of the page",
+    "random": "random",
+    "fixed": "initial order",
 }
 
 
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def answered_at_once(fresh: ReviewModel, reviewed: ReviewModel) -> ReviewModel:
-    """The model of the start with all answers of a review."""
+    """Initial model with all answers of a review."""
     for column in range(len(reviewed.classes)):
         rows = np.flatnonzero(reviewed.columns[column].labels.reviewed)
         fresh.answer(rows, column, reviewed.states(column)[rows])
@@ -75,14 +75,14 @@ def answered_at_once(fresh: ReviewModel, reviewed: ReviewModel) -> ReviewModel:
 
 
 def table(name: str, curves: dict[str, list[Progress]], at_end: dict[str, float]) -> str:
-    """Tags found, mAP on other photos, and the error of the count, after a quarter, half and all of the answers."""
+    """Table of tags found, mAP on other images, and error of the count, after parts of the answers."""
     points = curves[POLICIES[0]]
     places = [len(points) // 4, len(points) // 2, len(points) - 1]
     first = points[0]
     lines = [
         f"\n{name}: {first.missing:,} tags hidden; mAP {first.quality:.1f} before the first answer, "
         f"{first.expected / first.missing - 1:+.0%} in the count of missing tags\n",
-        "| asking |" + "".join(f" found at {points[place].answers:,} |" for place in places)
+        "| strategy |" + "".join(f" found at {points[place].answers:,} |" for place in places)
         + "".join(f" mAP at {points[place].answers:,} |" for place in places) + " learned at once |"
         + " count by model | by audit |",
         "|---|" + "---:|" * (2 * len(places) + 3),
@@ -101,7 +101,7 @@ def table(name: str, curves: dict[str, list[Progress]], at_end: dict[str, float]
 
 
 def coverage_table(rows: list[Coverage]) -> str:
-    """How often the audit's 95 % interval held."""
+    """Table of the coverage of the audit's 95 % interval."""
     lines = ["| audit answers | held | mean error | typical error | mean width | held, single tags |", "|---:|" * 6]
     lines[1] = "|" + "---:|" * 6
     for row in rows:
@@ -113,13 +113,13 @@ def coverage_table(rows: list[Coverage]) -> str:
 
 
 def error(point: Progress, count: float) -> float:
-    """Of a count of the tags that are missing, in percent of those that are."""
+    """Error of a count of missing tags, in percent."""
     return 100 * (count / max(point.missing, 1) - 1)
 
 
 @styled
 def draw(name: str, curves: dict[str, list[Progress]], out: Path) -> None:
-    """Tags found, mAP, and the error of the count against answers, a figure each."""
+    """Plot tags found, mAP and error of the count against the number of answers, one figure each."""
     hidden = curves[POLICIES[0]][0].missing
     kinds = {
         "found": (f"tags found of {hidden:,} hidden", lambda point: point.found),

@@ -1,4 +1,4 @@
-"""Loss, forward and backward: ours beside torch's own binary cross-entropy.
+"""Losses, forward and backward, compared with the binary cross-entropy of torch.
 
 Run as ``python -m benchmarks.losses`` from the root of the project.
 """

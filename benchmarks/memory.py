@@ -1,4 +1,4 @@
-"""Inference on a CPU with and without keeping freed memory: each in a process of its own, since it cannot be undone.
+"""Inference on a CPU with and without keeping freed memory, each in its own process because it cannot be undone.
 
 Run as ``python -m benchmarks.memory`` from the root of the project.
 """
@@ -31,7 +31,7 @@ def main() -> None:
             done = subprocess.run([sys.executable, "-c", PROGRAM, memory], capture_output=True, text=True, check=True)
             seconds[memory] = min(seconds.get(memory, float("inf")), float(done.stdout))
     ratio = seconds["given back"] / seconds["kept"]
-    print(f"tf_efficientnet_lite0, 32 images of 224 px: {ratio:.2f} × the time if freed memory is given back\n")
+    print(f"tf_efficientnet_lite0, 32 images of 224 px: {ratio:.2f} × the time without keeping freed memory\n")
 
 
 if __name__ == "__main__":

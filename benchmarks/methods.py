@@ -1,9 +1,9 @@
-"""What a step of each method costs: time and peak memory as multiples of BCE's, head, loss, gradient and Adam together.
+"""Cost of a training step of each method: time and peak memory relative to BCE, for head, loss, gradient and Adam.
 
-Run as ``python -m benchmarks.methods`` from the root of the project. Features are random numbers of the size that
-EfficientNet-Lite0 gives, stored as each head stores them: pooled, or maps of 7×7 positions. A tenth of the labels is
-known. Steps are late in the training, when every mechanism is at work; what a method does between epochs is not in
-them. Memory is what torch holds at once in a step beyond weights, optimizer and inputs.
+Run as ``python -m benchmarks.methods`` from the root of the project. Embeddings are random numbers of the size of
+EfficientNet-Lite0, pooled or as 7×7 maps, as each head needs them. A tenth of the labels is known. Steps are late in
+the training, when all parts of a method are active; work between epochs is not included. Memory is the peak of torch
+in a step, without weights, optimizer and inputs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from positively.report import Table
 
 IMAGES, CHANNELS, SIDE, EPOCHS, STEPS = 2048, 1280, 7, 20, 2
 SIZES = {"pooled features": (256, 80), "maps": (16, 20)}
-"""Images in a step, and classes."""
-UNMEASURED = {"dual-coop": "needs CLIP", "closed-form": "no steps: solved at once"}
+"""Batch size and number of classes."""
+UNMEASURED = {"dual-coop": "needs CLIP", "closed-form": "has no steps"}
 
 
 class Step:
-    """One method on random features: every call takes the next steps."""
+    """Training steps of one method on random embeddings."""
 
     def __init__(self, name: str, batch: int, classes: int, head: str | None = None) -> None:
         generator = np.random.default_rng(0)
@@ -60,11 +60,11 @@ class Step:
         self.method.setup(around)
         self.parameters = [*self.network.parameters(), *self.method.parameters()]
         self.optimizer = torch.optim.Adam(self.parameters, lr=1e-3)
-        for epoch in (0, 1):  # queues, dictionaries and Adam's state are there
+        for epoch in (0, 1):  # fills queues, dictionaries and the state of Adam
             self.learn(epoch)
 
     def learn(self, epoch: int = EPOCHS - 1) -> None:
-        """A few steps of an epoch."""
+        """Run a few steps of an epoch."""
         for index, (inputs, rows) in enumerate(zip(self.batches, self.rows, strict=True)):
             step = StepContext(0, epoch, index, rows)
             parts = self.method.training_step(self.network, inputs, self.states[rows], step)
@@ -74,7 +74,7 @@ class Step:
 
 
 class Peak(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive at once and were made inside."""
+    """Measures the peak number of bytes of tensors created inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,19 +102,19 @@ class Peak(TorchDispatchMode):
 
 
 def peak_bytes(step: Step) -> int:
-    """Most bytes that were held at once in a few steps."""
+    """Peak number of bytes in a few steps."""
     with Peak() as peak:
         step.learn()
     return peak.highest
 
 
 def stores_maps(name: str) -> bool:
-    """Whether a head needs more than pooled features."""
+    """Whether a head needs feature maps."""
     return "map" in create_head(name, 8, 2).feature_key
 
 
 def compare(title: str, batch: int, classes: int, methods: list[str]) -> Table:
-    """A table of these methods beside BCE with the linear head, and beside BCE with their own."""
+    """Compare methods with BCE on the linear head, and with BCE on their own head."""
     heads = [head for head in HEADS if head in {METHODS[name].head for name in methods}]
     steps = {name: Step(name, batch, classes) for name in ["bce", *methods]}
     steps |= {f"bce, head {head}": Step("bce", batch, classes, head) for head in heads}
@@ -137,7 +137,7 @@ def main() -> None:
     groups = {"pooled features": [name for name in measured if name not in with_maps], "maps": with_maps}
     for title, methods in groups.items():
         print(compare(title, *SIZES[title], methods).markdown())
-    print("Not here: " + "; ".join(f"{name} ({why})" for name, why in UNMEASURED.items()) + ".")
+    print("Not measured: " + "; ".join(f"{name} ({why})" for name, why in UNMEASURED.items()) + ".")
 
 
 if __name__ == "__main__":

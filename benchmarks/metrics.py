@@ -1,4 +1,4 @@
-"""Mean average precision on a matrix of the size of COCO's validation set: ours, scikit-learn's, torchmetrics'.
+"""Mean average precision at the size of COCO's validation set, compared with scikit-learn and torchmetrics.
 
 Run as ``python -m benchmarks.metrics`` from the root of the project.
 """
@@ -19,7 +19,7 @@ def main() -> None:
     try:
         from torchmetrics.functional.classification import multilabel_average_precision
     except ImportError:
-        raise SystemExit("torchmetrics is compared with: pip install -e '.[peers]', as make benchmarks does.") from None
+        raise SystemExit("This benchmark needs torchmetrics: pip install -e '.[peers]'") from None
     generator = np.random.default_rng(0)
     frequencies = np.clip(0.004 + 0.01 * generator.pareto(1.2, CLASSES), 0.0, 0.5)
     truth = generator.random((IMAGES, CLASSES)) < frequencies
@@ -31,13 +31,13 @@ def main() -> None:
     tasks = {
         "positively": lambda: mean_average_precision(scores, states),
         "scikit-learn": lambda: float(average_precision_score(truth, scores, average="macro")),
-        # Without its checks of the arguments: the fastest way to call it.
+        # Without argument checks, the fastest way to call it.
         "torchmetrics": lambda: float(
             multilabel_average_precision(score_tensor, truth_tensor, CLASSES, average="macro", validate_args=False)
         ),
     }
     values = {name: task() for name, task in tasks.items()}
-    assert max(values.values()) - min(values.values()) < 1e-4, f"They disagree: {values}"
+    assert max(values.values()) - min(values.values()) < 1e-4, f"The results differ: {values}"
     print(ratio_table(f"mAP, {IMAGES:,} × {CLASSES}", measure(tasks, repeats=3)))
 
 

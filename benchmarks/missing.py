@@ -1,14 +1,14 @@
-"""The list of missing tags against hidden truth, beside cleanlab's ranking of the same pairs.
+"""Lists of missing tags compared with hidden labels and with cleanlab's ranking of the same pairs.
 
-Positives are hidden uniformly, or by class (the share known of a class is σ(logit(ratio) + 0.8 z), z normal). Rows:
-ours; cleanlab's per-class label quality fed with (a) the same out-of-sample probabilities, (b) those of logistic
-regression that calls the unknown negative, cross-fitted over five folds on the same features, normalised, with the L2
-that ranked best on other photos. Then a table of 543 photos, and false tags that are injected and found again among the
-known ones.
+Positives are hidden uniformly, or by class (the known share of a class is σ(logit(ratio) + 0.8 z) with z normal). Rows:
+ours; cleanlab's per-class label quality with (a) the same out-of-sample probabilities, (b) those of logistic regression
+with unknown labels as negatives, cross-fitted over five folds on the same normalised embeddings, with the L2 penalty
+that ranked best on other images. Then a table of 543 images, and the detection of injected false tags among the known
+ones.
 
-Run as ``python -m benchmarks.missing FOLDER WEIGHTS [--out OUT]`` from the root of the project; FOLDER and WEIGHTS are
-those of ``benchmarks.logistic``. Every cell is a file in OUT (runs/missing): killed and started again it goes on. With
-``--choose`` it prints how each L2 ranks on other photos: VOC's val, and photos of COCO that serve nothing else.
+Run as ``python -m benchmarks.missing FOLDER WEIGHTS [--out OUT]`` from the root of the project, with FOLDER and WEIGHTS
+of ``benchmarks.logistic``. Every cell is a file in OUT (runs/missing), so that interrupted runs resume. ``--choose``
+prints how each L2 penalty ranks on other images: VOC's val part, and unused images of COCO.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("weights")
     parser.add_argument("--out", type=Path, default=Path("runs/missing"))
-    parser.add_argument("--figure", type=Path, help="where to draw what the lists promise against what they held")
+    parser.add_argument("--figure", type=Path, help="path of a figure of promised and true precision")
     parser.add_argument("--choose", action="store_true")
     options = parser.parse_args()
     tables = read_tables(options.folder, options.weights)
@@ -78,7 +78,7 @@ def main() -> None:
 
 @styled
 def draw_stated(found: dict[str, dict], path: Path) -> None:
-    """Promised against true precision of every list: points below the line promise too little."""
+    """Plot promised against true precision of every list; points below the line promise too little."""
     figure, axes = new_figure("First 100, 500 and 1,000 suggestions, 10 to 70 % known", "right, %", "promised, %", 5.0)
     axes.plot([60, 100], [60, 100], color=PALE, linewidth=1)
     axes.fill_between([60, 100], [55, 95], [65, 105], color=PALE, alpha=0.12, linewidth=0, label="within 5 points")
@@ -106,7 +106,7 @@ def print_missing(title: str, out: Path, place: str, features, truth, kind: str,
 
 
 def choose(tables: dict) -> None:
-    """How each L2 of the rival ranks hidden positives of photos that serve nothing else; one mask."""
+    """Print how each L2 penalty of the peer ranks hidden positives of unused images, with one mask."""
     others = {"voc2007 val": tables["voc2007"][2:], "5,000 other photos of COCO": tables["24,000 photos"][:2]}
     for name, (features, truth) in others.items():
         features, truth = features[:OTHERS], truth[:OTHERS] == 1
@@ -129,7 +129,7 @@ def cell(file: Path, measure, *arguments) -> dict:
 
 
 def hide(truth: np.ndarray, ratio: float, seed: int, kind: str) -> np.ndarray:
-    """Known positives as states."""
+    """Label states with known positives only."""
     generator = np.random.default_rng([seed, int(100 * ratio)])
     shares = ratio if kind == "uniform" else expit(logit(ratio) + 0.8 * generator.standard_normal(truth.shape[1]))
     return (truth & (generator.random(truth.shape) < shares)).astype(np.int8)
@@ -156,7 +156,7 @@ def compare(features: np.ndarray, truth: np.ndarray, ratio: float, seed: int, ki
 
 
 def find(features: np.ndarray, states: np.ndarray):
-    """Our list, and the out-of-sample probabilities behind it."""
+    """Our list, and its out-of-sample probabilities."""
     fitted = probe.fit(features, states, groups=probe.find_series(features))
     names = [str(row) for row in range(len(states))], [str(column) for column in range(states.shape[1])]
     scores = fitted.first_scores(np.arange(states.shape[1]))
@@ -164,7 +164,7 @@ def find(features: np.ndarray, states: np.ndarray):
 
 
 def cross_fitted(features: np.ndarray, states: np.ndarray, l2: float = L2) -> np.ndarray:
-    """Probabilities of images that did not train, unknown labels called negative."""
+    """Cross-fitted probabilities with unknown labels as negatives."""
     inputs = root_normalize(torch.from_numpy(features))
     targets = torch.from_numpy(np.where(states == 1, 1, -1))
     fold = torch.from_numpy(np.random.default_rng(0).permutation(len(states)) % FOLDS)
@@ -176,19 +176,19 @@ def cross_fitted(features: np.ndarray, states: np.ndarray, l2: float = L2) -> np
 
 
 def quality(states: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Cleanlab's quality of every label, N×C, small where it looks wrong."""
+    """Label quality by cleanlab, shape (N, C); small where a label looks wrong."""
     labels = [np.flatnonzero(row == 1).tolist() for row in states]
     return get_label_quality_scores_per_class(labels, np.clip(probabilities, 0, 1))
 
 
 def ranked(states: np.ndarray, probabilities: np.ndarray, hidden: np.ndarray, judged: np.ndarray) -> np.ndarray:
-    """Whether unknown pairs are hidden positives, those of lowest quality first; of the classes that we judge."""
+    """Whether unknown pairs of the learned classes are hidden positives, sorted by ascending label quality."""
     unknown = (states == 0) & judged
     return hidden[unknown][np.argsort(quality(states, probabilities)[unknown], kind="stable")]
 
 
 def measures(right: np.ndarray, total: int) -> dict:
-    """Precision at the depths, and the recall of all hidden positives at 80 % precision."""
+    """Precision at several depths, and recall of the hidden positives at 80 % precision."""
     precision = np.cumsum(right) / np.arange(1, len(right) + 1)
     enough = np.flatnonzero(precision >= 0.8)
     recall = right[: enough[-1] + 1].sum() / total if len(enough) else 0.0
@@ -196,7 +196,7 @@ def measures(right: np.ndarray, total: int) -> dict:
 
 
 def inject(features: np.ndarray, truth: np.ndarray, ratio: float, seed: int, noise: float) -> dict:
-    """How well injected false tags are found among the known ones."""
+    """Detection of injected false tags among the known ones."""
     states = hide(truth, ratio, seed, "uniform")
     generator = np.random.default_rng([seed, 7])
     false = np.zeros_like(truth)
@@ -260,7 +260,8 @@ def wrong_table(title: str, cells: dict) -> Table:
                     )
                 )
     notes = (
-        "Precision among as many as were injected; precision and recall of our list, and of as many of cleanlab's.",
+        "Precision in the first n, where n is the number of injected tags; precision and recall of our list, and of as "
+        "many tags of cleanlab's ranking.",
     )
     return Table(
         title,

@@ -1,10 +1,10 @@
-"""Time at the page from an answer to what it changes: stored on disk, model updated, next photos and counts sent.
+"""Latency of the review page: answer stored, model updated, next photos and counts sent.
 
-With ``--browser`` (Chromium and playwright): from a key to its answer on the screen, and to the next page, for the
+With ``--browser`` (Chromium and playwright): from a key press to its answer on the screen and to the next page, for the
 first eight pages of 10,000 photos and after forty.
 
-Made features, 100 tags; set OMP_NUM_THREADS=1. Ratios are to the model's own update in the same run
-(``benchmarks.review``).
+Uses synthetic embeddings and 100 tags; set OMP_NUM_THREADS=1. Ratios are relative to the update of the model in the
+same run (``benchmarks.review``).
 
 Run as ``python -m benchmarks.page [--browser] [PHOTOS ...]`` from the root of the project.
 """
@@ -54,7 +54,7 @@ TURNING = """async (pages) => {
     }
     return told;
 }"""
-"""Rejects page after page; gives milliseconds from a key to its answer on the screen, and to the next page."""
+"""Rejects page after page; returns milliseconds from a key press to its answer on the screen, and to the next page."""
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def main() -> None:
 
 @contextmanager
 def opened(photos: int, folder: Path) -> Iterator[tuple[ReviewSession, Guard, np.ndarray]]:
-    """A review of made photos, served; with its truth."""
+    """Serve a review of synthetic photos, with its truth."""
     generator = np.random.default_rng(0)
     truth = generator.random((photos, TAGS)) < 0.05
     features = generator.random((photos, WIDTH), dtype=np.float32)
@@ -104,7 +104,7 @@ def opened(photos: int, folder: Path) -> Iterator[tuple[ReviewSession, Guard, np
 
 
 def measure(photos: int, folder: Path) -> tuple[list[float], list[float]]:
-    """Milliseconds of each answer at the page, and of the model's update alone."""
+    """Milliseconds of each answer on the page, and of the update of the model alone."""
     generator, page, model = np.random.default_rng(1), [], []
     with opened(photos, folder) as (session, guard, truth):
         classes, address = session.model.classes, guard.address.partition("/?")[0]
@@ -131,7 +131,7 @@ def measure(photos: int, folder: Path) -> tuple[list[float], list[float]]:
 
 
 def in_browser(photos: int, folder: Path) -> np.ndarray:
-    """Milliseconds from a key to its answer on the screen, and to the next page, for each of many pages."""
+    """Milliseconds from a key press to its answer on the screen and to the next page, for many pages."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -1,7 +1,7 @@
-"""Tags of 20,000 pictures by two processes that are killed twice, beside one process left alone.
+"""Prediction on 20,000 images by two processes that are killed twice, compared with one uninterrupted process.
 
-Run as ``python -m benchmarks.predict RUN [COUNT]`` from the root of the project. Every picture has to stand in the
-result exactly once, with the same tags.
+Run as ``python -m benchmarks.predict RUN [COUNT]`` from the root of the project. Every image must be in the result
+exactly once, with the same tags.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
         begun = perf_counter()
         parts = place / "shared.csv.parts"
-        for share in (0.25, 0.6):  # killed when so much is done
+        for share in (0.25, 0.6):  # kill when this share is done
             both = [start(run, place / "pictures", place / "shared.csv", threads=1) for _ in range(2)]
             while len(list(parts.glob("*.jsonl"))) * 256 < share * count:
                 time.sleep(0.2)

@@ -1,6 +1,6 @@
-"""The closed form against the number of images: time and memory, a changed label, and scikit-learn as a peer.
+"""The probe by number of images: time and memory, time of a changed label, and scikit-learn for comparison.
 
-Every size runs in a process of its own, with features mapped from a file, as those of a large table are.
+Every size runs in its own process, with memory-mapped embeddings as for large tables.
 Run as ``python -m benchmarks.probe [FIGURE.png]`` from the root of the project.
 """
 
@@ -51,12 +51,12 @@ def main() -> None:
             found[images] = json.loads(done.stdout)
             file.unlink()
     first = found[SIZES[1]]["seconds"] / SIZES[1]
-    print(f"closed form, {CLASSES} classes, {LANDMARKS} landmarks, {WIDTH} features")
+    print(f"probe, {CLASSES} classes, {LANDMARKS} landmarks, {WIDTH} dimensions")
     for images, figures in found.items():
         each = figures["seconds"] / images / first
         print(
             f"  {images:>9,} images  {figures['seconds']:7.1f} s  {figures['gigabytes']:5.2f} GB  "
-            f"an image takes {each:5.2f} × what one of {SIZES[1]:,} takes"
+            f"time per image {each:5.2f} × that of {SIZES[1]:,} images"
         )
     if len(sys.argv) > 1:
         draw(found, Path(sys.argv[1]))
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def peer() -> None:
-    """Fitting every class at one penalty, without any choice, by scikit-learn; ours makes all its choices."""
+    """Compare with scikit-learn at one penalty for all classes; ours includes all its choices."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -79,7 +79,7 @@ def peer() -> None:
     penalties = 10.0 ** np.arange(-5, 0.1, 0.5) * len(features)
     tasks = {
         "positively.probe.fit, one step": lambda: probe.fit(features, states, landmarks=500, step=probe.ONE_STEP),
-        "Nystroem + RidgeCV, the same grid": lambda: make_pipeline(
+        "Nystroem + RidgeCV, same grid": lambda: make_pipeline(
             Nystroem(n_components=500, gamma=0.6 / 2, random_state=0), RidgeCV(penalties)
         ).fit(features, states.astype(np.float64)),
     }
@@ -87,7 +87,7 @@ def peer() -> None:
 
 
 def changed_label() -> None:
-    """A changed label of one class, against fitting anew."""
+    """Time of a changed label of one class, compared with a new fit."""
     from positively import probe
 
     generator = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def changed_label() -> None:
 
 
 def draw(found: dict[int, dict[str, float]], file: Path) -> None:
-    """Time and memory against the number of images, both axes logarithmic, with a line of slope 1."""
+    """Plot time and memory against the number of images on logarithmic axes, with a line of slope 1."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")

@@ -1,8 +1,8 @@
-"""From an answer to the new ranking of its tag: at 5,000, 20,000 and 100,000 photos × 100 tags, on one thread.
+"""From an answer to the new ranking of its tag: 5,000, 20,000 and 100,000 images × 100 tags, on one thread.
 
-Beside it, in the same run: out-of-sample scores of that tag by scikit-learn's linear logistic regression in five folds,
-as a multiple of ours; and answers while the model is renewed in the background. Then the whole list of missing tags of
-100,000 photos × 100 tags. Every size runs in a process of its own.
+For comparison, in the same run: five-fold out-of-sample scores of that tag by scikit-learn's linear logistic
+regression, relative to ours, and answers while the model is updated in the background. Then the list of missing tags
+of 100,000 images × 100 tags. Every size runs in its own process.
 
 Run as ``python -m benchmarks.review [SIZES]`` from the root of the project.
 """
@@ -90,26 +90,26 @@ def main() -> None:
     found = {size: run(ANSWERS, str(size)) for size in sizes}
     rows = {
         "answer": "answer → new ranking of its tag",
-        "processor": "the same, processor time alone",
-        "meanwhile": "the same while the model is renewed",
-        "photo": "tags of one photo",
+        "processor": "same, CPU time only",
+        "meanwhile": "same, during an update of the model",
+        "photo": "tags of one image",
     }
     for row, name in rows.items():
         print(f"{name:<56}" + "".join(f"{quantiles(figures.get(row)):>16}" for figures in found.values()))
-    print(f"{'a new tag from three photos':<56}" + "".join(f"{1e3 * one['new tag']:>16.1f}" for one in found.values()))
+    print(f"{'a new tag from three images':<56}" + "".join(f"{1e3 * one['new tag']:>16.1f}" for one in found.values()))
     peer = [f"{median(one['peer']) / median(one['answer']):.0f} ×" for one in found.values()]
     print(f"{'linear logistic regression of that tag in five folds':<56}" + "".join(f"{cell:>16}" for cell in peer))
     print(f"{'before the first answer, s':<56}" + "".join(f"{one['start']:>16.1f}" for one in found.values()))
-    print(f"{'memory in all, GB':<56}" + "".join(f"{one['gigabytes']:>16.2f}" for one in found.values()))
+    print(f"{'total memory, GB':<56}" + "".join(f"{one['gigabytes']:>16.2f}" for one in found.values()))
     listed = run(LIST)
     print(
         f"100,000 × 100 scores ranked: {listed['pairs']:,} pairs in {listed['seconds']:.1f} s, "
-        f"{listed['own']:.2f} GB beyond the scores, {listed['gigabytes']:.2f} GB in all"
+        f"{listed['own']:.2f} GB beyond the scores, {listed['gigabytes']:.2f} GB in total"
     )
 
 
 def run(program: str, *arguments: str) -> dict:
-    """What a program on one thread prints."""
+    """Run a program on one thread and parse its output."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)

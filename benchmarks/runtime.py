@@ -1,4 +1,4 @@
-"""Frozen networks on a CPU: ONNX Runtime, an image a pass on every core, beside torch with batches.
+"""Frozen networks on a CPU: ONNX Runtime with one image per pass on every core, compared with batches in torch.
 
 Run as ``python -m benchmarks.runtime`` from the root of the project. Needs the extra ``[onnx]``.
 """
@@ -27,7 +27,7 @@ def main() -> None:
         network = OnnxNetwork(classifier, SIZE)
         tasks = {"ONNX Runtime": lambda run=network: run(images), "torch": lambda run=classifier: run(images)}
         print(ratio_table(f"{BATCH} images, {name}", measure(tasks)))
-        print(f"largest difference, as a share: {network.difference_to(classifier, SIZE):.1g}\n", flush=True)
+        print(f"largest relative difference: {network.difference_to(classifier, SIZE):.1g}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""CPU time of commands that compute little or nothing: help, wrong names, one photo.
+"""CPU time of commands that compute little: help, wrong names, one image.
 
 Run as ``python -m benchmarks.startup [--run RUN --photo PHOTO] [--python PYTHON]`` from the root of the project.
-PYTHON is the interpreter of another environment, such as one without torch. With a run, ``predict`` of one photo is
-measured beside a program that uses its model.onnx with Pillow, NumPy and ONNX Runtime alone.
+PYTHON is the interpreter of another environment, such as one without torch. With a run, ``predict`` of one image is
+compared with a program that runs model.onnx with Pillow, NumPy and ONNX Runtime only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRONG = {
     "report": ["nowhere"],
     "bench": ["nowhere"],
 }
-"""Arguments of each verb that name nothing there is."""
+"""Arguments of each verb that name something that does not exist."""
 NAMES = [["train", "tags.csv", "--method", "nowhere"], ["train", "tags.csv", "--backbone", "nowhere"]]
 HEAVY = ("torch", "timm", "lightning_fabric", "sklearn", "matplotlib")
 
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def cpu_seconds(words: list[str], place: str) -> float:
-    """CPU time of a process, on one thread."""
+    """CPU time of a process on one thread."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(words, cwd=place, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -84,7 +84,7 @@ def cpu_seconds(words: list[str], place: str) -> float:
 
 
 def loaded(words: list[str], place: str) -> str:
-    """Which of the heavy packages a command imports."""
+    """Heavy packages that a command imports."""
     done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
     return f"exit {done.returncode}, loads {done.stderr.strip().splitlines()[-1]}"
 

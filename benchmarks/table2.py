@@ -1,9 +1,9 @@
-"""Table 2 and figure 2b of the paper at full size, from labels alone.
+"""Table 2 and figure 2b of the paper at full size, from labels only.
 
-Run as ``python -m benchmarks.table2 LABELS.npz [EMPTY_IMAGES] [FIGURE]``. The file holds ``labels`` (bits of a row
-packed by ``numpy.packbits``) and ``classes`` of the images that have an object; EMPTY_IMAGES more (702 in train2014)
-have none. They are put at the end, so that the mask draws other labels than in the order of the annotation file, but
-about as many. With that file at hand, ``positively bench --data COCO_FOLDER`` prints the table as published.
+Run as ``python -m benchmarks.table2 LABELS.npz [EMPTY_IMAGES] [FIGURE]``. The file holds ``labels`` (rows packed by
+``numpy.packbits``) and ``classes`` of the images with objects. EMPTY_IMAGES images without objects (702 in train2014)
+are appended, so that the mask draws other labels than in the order of the annotation file, but about as many. With the
+annotation file, ``positively bench --data COCO_FOLDER`` prints the table as published.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Time several ways of doing one thing, so that the ratio between them can be trusted."""
+"""Timing of alternatives, such that their ratio is reliable."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from time import perf_counter
 def measure(tasks: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
     """Seconds of the fastest of ``repeats`` runs of each task.
 
-    The tasks take turns, so that a busy moment of the machine hits them all, and each runs once beforehand, unmeasured,
-    so that none pays for imports and caches.
+    The tasks alternate, so that load on the machine affects all of them. Each task runs once before, without being
+    measured, to exclude imports and caches.
     """
     for task in tasks.values():
         task()
@@ -24,7 +24,7 @@ def measure(tasks: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict
 
 
 def ratio_table(title: str, seconds: Mapping[str, float]) -> str:
-    """Plain-text table; each task's time is also given as a multiple of the first one's."""
+    """Format a table of times, also relative to the first task."""
     ours = next(iter(seconds.values()))
     width = max(len(title), *(len(name) for name in seconds))
     rows = [f"{name:<{width}}  {1000 * time:10.1f} ms  {time / ours:7.2f} ×" for name, time in seconds.items()]

@@ -1,4 +1,4 @@
-"""One training step: the product's loop beside a bare torch loop with the same network and batches.
+"""One training step of the product's loop, compared with a bare torch loop with the same network and batches.
 
 Run as ``python -m benchmarks.training`` from the root of the project.
 """

@@ -1,27 +1,26 @@
-"""The main path of ``positively missing``: who calls whom, from one module of the package into another.
+"""Call graph of ``positively missing``: calls from one module of the package to another.
 
 Run as ``python -m benchmarks.walk [TABLE IMAGES] [options of missing]`` from the root of the project, such as
-``python -m benchmarks.walk tags.csv photos/ --backbone network.onnx``. Without arguments it draws 60 pictures and
-makes a small ONNX backbone. An older version is traced with ``PYTHONPATH=OLD/src python benchmarks/walk.py …``.
+``python -m benchmarks.walk tags.csv photos/ --backbone network.onnx``. Without arguments it creates 60 images and a
+small ONNX backbone. To trace an older version: ``PYTHONPATH=OLD/src python benchmarks/walk.py …``.
 
-The verb does five pieces of work, each recognised by what happens in the interpreter and not by a name of ours:
+The verb does five kinds of work, each recognised by an event in the interpreter rather than by our names:
 
 =====  ==================================================================================
 read   the file of the table is opened for the first time
 embed  ONNX Runtime or a convolution of torch runs
 fit    a matrix is decomposed (``eigh``, ``cholesky``)
-rank   the last ``lexsort`` before anything is written, which puts the list in order
-write  a file is written into the output folder
+rank   the last ``lexsort`` before anything is written, which sorts the list
+write  a file is written to the output folder
 =====  ==================================================================================
 
-**Story**: the functions in which more than one kind of work happens, themselves or in what they call. A function
-below them does one piece of work and belongs to a room. **Main path**: the calls that functions of the story make
-into another module. Not counted: the words that every room shares (``SHARED``), the helpers of the command line
-(``cli``, but for the verb itself), what happens while a module is imported, and a call that is repeated. The figures
-are the distinct pairs of modules, and the distinct calls (pairs of functions).
+**Story**: the functions in which more than one kind of work happens, directly or in their callees. A function below
+them does one kind of work and belongs to one room. **Main path**: the calls from functions of the story into another
+module. Not counted are shared modules (``SHARED``), helpers of the command line (``cli``, except for the verb itself),
+imports, and repeated calls. The results are the numbers of distinct pairs of modules and of functions.
 
-The story is short wherever its rooms do too much, so a second line counts the **whole walk**: every call, however
-deep, out of one room into another.
+A room that does too much shortens the story, so a second line counts the **whole walk**: all calls from one room to
+another, at any depth.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ PICTURES, TAGS = 60, ("red", "green")
 
 @dataclass
 class Call:
-    """One call of a function, and the calls that it made into the package."""
+    """A call of a function, and its calls into the package."""
 
     module: str
     function: str
@@ -65,7 +64,7 @@ class Call:
     works: set[str] = field(default_factory=set)
 
     def mark(self, work: str) -> None:
-        """Note a kind of work here and in all that lead here."""
+        """Record a kind of work for this call and all its callers."""
         here: Call | None = self
         while here is not None and work not in here.works:
             here.works.add(work)
@@ -88,7 +87,7 @@ class Walk:
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Record while the context lasts."""
+        """Record calls inside the block."""
         self._is_on = True
         threading.setprofile(self._profile_worker)
         sys.setprofile(self._profile)
@@ -101,7 +100,7 @@ class Walk:
         self._mark()
 
     def _mark(self) -> None:
-        """Of reading the first, of ranking the last before anything is written, of all else everything."""
+        """Mark the first read, the last ranking before anything is written, and all other work."""
         works = [work for work, _ in self._events]
         first_write = works.index("write")
         ranks = [place for place in range(first_write) if works[place] == "rank"]
@@ -149,24 +148,24 @@ class Walk:
 
 
 def _function(frame: FrameType) -> str:
-    """Name of a function; that of a dataclass for the constructor that was made for it."""
+    """Name of a function; for generated constructors, the name of the dataclass."""
     name = frame.f_code.co_qualname.replace("<locals>.", "")
     is_made = name.startswith("__create_fn__.") and "self" in frame.f_locals
     return f"{type(frame.f_locals['self']).__name__}.{frame.f_code.co_name}" if is_made else name
 
 
 def room_of(module: str) -> str:
-    """The room of a module: the part after the name of the package."""
+    """Room of a module: the part after the package name."""
     return [*module.split("."), ""][1]
 
 
 def is_counted(module: str) -> bool:
-    """Whether calls into (and out of) a module count."""
+    """Whether calls into and out of a module count."""
     return module == VERB or room_of(module) not in SHARED
 
 
 def story(call: Call) -> Iterator[tuple[int, Call, Call]]:
-    """Depth, caller and callee of each call of the main path, in the order in which they happen, repeats left out."""
+    """Depth, caller and callee of each distinct call of the main path, in order."""
     seen: set[tuple[str, str, str, str]] = set()
 
     def walk(caller: Call, calls: list[Call], depth: int) -> Iterator[tuple[int, Call, Call]]:
@@ -174,7 +173,7 @@ def story(call: Call) -> Iterator[tuple[int, Call, Call]]:
             if callee.importing:
                 continue
             if not is_counted(callee.module) or (callee.module == caller.module and not callee.is_story):
-                # A shared word that calls back, such as a context manager, tells the story on in its caller's name.
+                # A shared module that calls back, such as a context manager, is attributed to its caller.
                 yield from walk(caller, callee.calls, depth) if callee.is_story else ()
                 continue
             key = (caller.module, caller.function, callee.module, callee.function)
@@ -188,14 +187,14 @@ def story(call: Call) -> Iterator[tuple[int, Call, Call]]:
 
 
 def crossings(call: Call) -> dict[tuple[str, str, str, str], None]:
-    """Every distinct call out of one room into another: caller's module and function, callee's module and function."""
+    """Distinct calls from one room to another, as caller's module and function, callee's module and function."""
     found: dict[tuple[str, str, str, str], None] = {}
     pending = [(call, callee) for callee in call.calls]
     while pending:
         caller, callee = pending.pop()
         if callee.importing:
             continue
-        # What a shared word calls back is called by whoever called the word.
+        # Callbacks from shared modules are attributed to the caller of the shared module.
         is_seen = is_counted(callee.module)
         if is_seen and room_of(caller.module) != room_of(callee.module):
             found[caller.module, caller.function, callee.module, callee.function] = None
@@ -204,7 +203,7 @@ def crossings(call: Call) -> dict[tuple[str, str, str, str], None]:
 
 
 def find_verb(call: Call) -> Call:
-    """The call of the verb's ``main``."""
+    """Find the call of the verb's ``main``."""
     pending = [call]
     while pending:
         one = pending.pop(0)
@@ -215,7 +214,7 @@ def find_verb(call: Call) -> Call:
 
 
 def describe(call: Call) -> str:
-    """The tree and the counts."""
+    """Format the tree and the counts."""
     steps = list(story(call))
     lines = [f"{_name(call)}  [{_works(call)}]"]
     for depth, _, callee in steps:
@@ -248,7 +247,7 @@ def _works(call: Call) -> str:
 
 
 def draw(folder: Path) -> list[str]:
-    """Write pictures, a table of their tags and a small backbone; returns the arguments of the verb."""
+    """Write images, a table of their tags and a small backbone; returns the arguments of the verb."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save
     from PIL import Image
@@ -280,7 +279,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         table, images, *options = sys.argv[1:] or draw(folder)
-        # Nothing is stored yet, or no picture would be embedded.
+        # An empty cache, so that the images are embedded.
         os.environ["POSITIVELY_CACHE"] = str(folder / "cache")
         out = folder / "out"
         from positively.cli import main as run

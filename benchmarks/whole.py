@@ -1,9 +1,9 @@
-"""From photos to run, thresholds, report and missing list, against ONNX Runtime alone on the same decoded pixels.
+"""From images to run, thresholds, report and missing list, compared with ONNX Runtime alone on the same decoded pixels.
 
 Run as ``python -m benchmarks.whole TABLE IMAGES [--backbone NAME --weights FILE]`` from the root of the project. TABLE
-has complete tags, of which 30 % are shown. Ours starts as a process of its own, imports included, with no embedding
-stored: the first time without a stored ONNX file of the backbone, then with one. ONNX Runtime alone runs the same
-backbone on pixels that are in memory, an image a pass on every core, as ours does.
+has complete tags, of which 30 % are used. Ours runs in its own process, including imports, without stored embeddings:
+first without a stored ONNX file of the backbone, then with one. ONNX Runtime alone runs the same backbone on pixels in
+memory, one image per pass on every core, as ours does.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ def main(arguments: list[str] | None = None) -> None:
         run = partial(_run, options.python, place)
         first = run(OURS, *given, f"{place}/first")[:2]
         alone, again = [], []
-        for number in range(options.repeats):  # they take turns, so that a busy moment hits both
+        for number in range(options.repeats):  # alternating, so that load affects both
             alone.append(json.loads(run(ALONE, *given)[2]))
             shutil.rmtree(Path(place) / "cache" / "positively" / "features")
             again.append(run(OURS, *given, f"{place}/run{number}")[:2])
     images = int(alone[0][2])
     wall, spent = (min(found[part] for found in alone) for part in (0, 1))
-    print(f"{images:,} photos, {options.backbone}, {os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads")
+    print(f"{images:,} images, {options.backbone}, {os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads")
     rows = {
         "ONNX Runtime alone": (wall, spent),
-        "ours, the first time": first,
+        "ours, first time": first,
         "ours, with a stored ONNX file": tuple(min(found[part] for found in again) for part in (0, 1)),
     }
     for name, (seconds, cpu) in rows.items():
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(python: str, place: str, program: str, *words: str) -> tuple[float, float, str]:
-    """Seconds, CPU seconds and output of a process with a cache of its own."""
+    """Seconds, CPU seconds and output of a process with its own cache."""
     environment = {**os.environ, "POSITIVELY_CACHE": f"{place}/cache"}
     start, before = perf_counter(), os.times()
     done = subprocess.run(

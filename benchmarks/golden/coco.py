@@ -13,19 +13,22 @@ import positively as po
 RATIOS = (0.1, 0.5, 0.9)
 BACKBONE = "tf_efficientnet_lite0"
 TOP = 2000
-"""Suggestions of the missing list that are recorded."""
+"""Number of recorded suggestions of the missing list."""
 
 
 def record_benchmarks(
     coco: Path, voc: Path, weights: str, ratios: tuple[float, ...] = RATIOS
 ) -> dict[str, npt.NDArray]:
-    """Train on each data set with a share of its labels, positives alone, and record what the run says.
+    """Train on each dataset with a share of its labels, positives only, and record the results.
 
     Args:
         coco: Folder with train.csv, val.csv, train/ and val/, whose tags are complete.
-        voc: A VOCdevkit; it is trained on its train part and evaluated on its val part.
+        voc: A VOCdevkit; its train part is used for training and its val part for evaluation.
         weights: A .safetensors file of the backbone, or 'pretrained'.
         ratios: Known ratios.
+
+    Returns:
+        The record.
     """
     coco_tables = [
         po.read(coco / f"{part}.csv", images=coco, blank="negative", quiet=True) for part in ("train", "val")

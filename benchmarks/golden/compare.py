@@ -1,4 +1,4 @@
-"""Two records side by side: one line for each quantity, with its largest difference and what is allowed."""
+"""Comparison of two records: one line per quantity, with its largest difference and its tolerance."""
 
 from __future__ import annotations
 
@@ -21,46 +21,49 @@ TOLERANCES = (
     ("*/pictures by command/counts", 5e-3),  # written with one decimal
     ("*/probe/*", 1e-6),
     ("*/review/*", 1e-6),
-    # Two pictures of equal score that change places move a class's average precision, hardly their mean.
+    # Swapping two images of equal score changes the average precision of a class, but hardly the mean.
     ("*/average_precision", 1e-3),
     ("*", 1e-4),
 )
-"""Pattern of a quantity's name → the largest difference allowed; the first that fits."""
+"""Pattern of the name of a quantity → largest accepted difference; the first match counts."""
 _SHOWN_DIGITS = 1.0001e-4
-"""What the page and the files round to four places may differ by one in the last."""
+"""Values rounded to four decimals on the page and in files may differ by one in the last decimal."""
 _ROUNDED = ("*/review/grid.values", "*/review/questions stated", "*/review/status", "*/pictures by command/*")
 
 
 @dataclass(frozen=True)
 class Line:
-    """The comparison of one quantity."""
+    """Comparison of one quantity."""
 
     name: str
     difference: float
-    """Relative to the largest absolute value where that is above 1; infinite where there is nothing to compare."""
+    """Relative to the largest absolute value if that is above 1; infinite if there is nothing to compare."""
     tolerance: float
     note: str = ""
 
     @property
     def is_ok(self) -> bool:
-        """Whether the difference is allowed."""
+        """Whether the difference is accepted."""
         return self.difference <= self.tolerance
 
 
 def compare(recorded: Arrays, found: Arrays, slack: float = 1.0) -> list[Line]:
-    """One line for each recorded quantity, and for each found one that was not recorded.
+    """Compare two records.
 
     Args:
         recorded: The record.
-        found: What it is compared with.
-        slack: Factor on the tolerances: they are for one machine, and another processor adds up in another order.
+        found: The record to compare with it.
+        slack: Factor on the tolerances, which are for one machine; results vary slightly with hardware.
+
+    Returns:
+        One line for each quantity in either record.
     """
     lines = [line for name in sorted({*recorded, *found}) for line in _lines(name, recorded, found)]
     return [replace(line, tolerance=slack * line.tolerance) for line in lines]
 
 
 def table(lines: list[Line]) -> str:
-    """The lines as text."""
+    """Format the lines as text."""
     width = max(len(line.name) for line in lines)
     head = f"{'quantity':<{width}}  difference  tolerance  ok"
     rows = [
@@ -72,7 +75,7 @@ def table(lines: list[Line]) -> str:
 
 
 def tolerance_of(name: str) -> float:
-    """The largest difference allowed."""
+    """Largest accepted difference."""
     found = next(value for pattern, value in TOLERANCES if fnmatch(name, pattern))
     is_rounded = any(fnmatch(name, pattern) for pattern in _ROUNDED)
     return max(found, _SHOWN_DIGITS) if is_rounded and found else found
@@ -88,7 +91,7 @@ def _lines(name: str, recorded: Arrays, found: Arrays) -> Iterator[Line]:
         yield _questions(name, recorded, found)
     elif name.endswith("/predicted tags"):
         yield _tags(name, recorded, found)
-    elif not name.endswith(".values"):  # which are part of a ranking
+    elif not name.endswith(".values"):  # part of a ranking
         yield Line(name, _difference(recorded[name], found[name]), tolerance)
 
 
@@ -108,9 +111,9 @@ def _difference(one: npt.NDArray, other: npt.NDArray) -> float:
 
 
 def _ranking(name: str, recorded: Arrays, found: Arrays) -> Iterator[Line]:
-    """Values of the same pairs, and how far the new order is from one of the recorded values.
+    """Compare the values of pairs, and the order of the pairs by the recorded values.
 
-    A pair near the end of a list that was cut off may be in one of the two only; it counts as what stands last there.
+    A pair near the end of a truncated list may be in only one of the lists; it counts as the last value there.
     """
     tolerance = tolerance_of(f"{name}.values")
     before, after = (_by_pair(name, arrays) for arrays in (recorded, found))
@@ -123,7 +126,7 @@ def _ranking(name: str, recorded: Arrays, found: Arrays) -> Iterator[Line]:
     scale = max(1.0, max(map(abs, before.values())))
     worst = max(abs(before.get(pair, last) - after.get(pair, last)) for pair in {*before, *after}) / scale
     yield Line(f"{name} values", np.inf if lost else worst, tolerance, f"{len(lost)} pairs differ" if lost else "")
-    # The recorded values along the new order only ever fall, but for rounding on either side.
+    # Along the new order the recorded values decrease, except for rounding.
     along = np.array([before.get(pair, last) for pair in after])
     rise = float(np.maximum(along - np.minimum.accumulate(along), 0).max()) / scale
     yield Line(f"{name} order", rise, 2 * tolerance)
@@ -135,7 +138,7 @@ def _by_pair(name: str, arrays: Arrays) -> dict[tuple[int, int], float]:
 
 
 def _questions(name: str, recorded: Arrays, found: Arrays) -> Line:
-    """Number of other questions; another pair of the same probability is none, for rounding may have chosen it."""
+    """Number of different questions, except for pairs of equal probability, which rounding may swap."""
     if recorded[name].shape != found[name].shape:
         return Line(name, np.inf, 0.0)
     stated = f"{name} stated"
@@ -148,7 +151,7 @@ def _questions(name: str, recorded: Arrays, found: Arrays) -> Line:
 
 
 def _tags(name: str, recorded: Arrays, found: Arrays) -> Line:
-    """Number of other tags, but for scores so near the threshold that rounding decides."""
+    """Number of different tags, except for scores close to the threshold."""
     base = name.removesuffix("predicted tags")
     if recorded[name].shape != found[name].shape:
         return Line(name, np.inf, 0.0)

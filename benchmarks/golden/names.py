@@ -1,4 +1,4 @@
-"""Names that are not public, and where they are: the one place to change when something is moved."""
+"""Non-public names used by the golden record. Update this file when something moves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import positively as po
 
 
 def find(*places: str) -> Any:
-    """The first of some ``module:name`` that is there.
+    """First of several ``module:name`` that exists.
 
-    >>> find("positively.none_such:Thing", "positively.labels:LabelTable").__name__
-    'LabelTable'
+    Example:
+        >>> find("positively.none_such:Thing", "positively.labels:LabelTable").__name__
+        'LabelTable'
     """
     for place in places:
         module, _, name = place.partition(":")
@@ -23,11 +24,11 @@ def find(*places: str) -> Any:
             return getattr(import_module(module), name)
         except (ModuleNotFoundError, AttributeError):
             continue
-    raise LookupError(f"None of {', '.join(places)} is there. Add the new place in {__name__}.")
+    raise LookupError(f"Not found: {', '.join(places)}. Add the new place in {__name__}.")
 
 
 def embeddings(table: po.LabelTable) -> npt.NDArray[np.float32]:
-    """N×D embeddings of a table's pictures, with default options."""
+    """Embeddings of the images of a table with default options, shape (N, D)."""
     if hasattr(po, "embed"):
         return np.asarray(po.embed(table).X)
     features = find("positively.training.frozen:frozen_features")
@@ -36,13 +37,13 @@ def embeddings(table: po.LabelTable) -> npt.NDArray[np.float32]:
 
 
 def series(rows: npt.NDArray[np.float32], table: po.LabelTable) -> npt.NDArray[np.int64]:
-    """(N,) number of the group of each picture: copies, and series of near-duplicates."""
+    """Group of each image, shape (N,): copies and near-duplicates."""
     groups = find("positively.probe:find_series", "positively.probe.series:find_series")(rows, table.contents())
     return np.arange(len(rows)) if groups is None else groups
 
 
 def penalties(probe: Any) -> list[float]:
-    """λ of the kernel and of the linear classifier."""
+    """λ of the kernel classifier and of the linear classifier."""
     return [probe.kernel.penalty, probe.linear.penalty]
 
 
@@ -62,13 +63,13 @@ def weights(probe: Any) -> dict[str, npt.NDArray[np.float64]]:
 
 
 def thresholds(probe: Any) -> npt.NDArray[np.float64]:
-    """(C,) probabilities from which on a tag is given."""
+    """Thresholds, shape (C,)."""
     found = find("positively.calibration:CalibratedScores")(probe.kernel.calibration, probe.kernel.summary)
     return np.asarray(found.thresholds() if hasattr(found, "thresholds") else found.cuts())
 
 
 def first_scores(probe: Any) -> npt.NDArray[np.float32]:
-    """Leave-one-out scores N×C by which missing tags are listed."""
+    """Leave-one-out scores for the missing list, shape (N, C)."""
     return np.asarray(probe.first_scores(np.arange(probe.loo_scores.shape[1])))
 
 
@@ -89,15 +90,15 @@ def review_parts() -> tuple[Any, Any, Any, Any, Any]:
 
 
 def renew(session: Any) -> None:
-    """Find λ and probabilities anew, at a moment of our choice."""
+    """Update λ and probabilities now."""
     session.model.renew()
 
 
 def stop_renewals(session: Any) -> None:
-    """Let nothing be renewed in the background, at moments that depend on how quick the machine is."""
+    """Stop background updates, whose timing depends on the speed of the machine."""
     session.renewal.stop()
 
 
 def probabilities(session: Any) -> npt.NDArray[np.float64]:
-    """N×C: 1 accepted, 0 rejected, else the probability that the tag is missing."""
+    """Probabilities (N, C): 1 accepted, 0 rejected, else that the tag is missing."""
     return np.stack([session.model.probabilities(column) for column in range(len(session.model.classes))], axis=1)

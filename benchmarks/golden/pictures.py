@@ -1,7 +1,7 @@
-"""Three small tables of generated pictures, and complete labels of other pictures: the same everywhere.
+"""Three small tables of generated images, and a complete test table, identical on every machine.
 
-Pictures are drawn with NumPy alone and stored as PNG. A picture shows shapes of random sizes and places on a noisy
-background; each kind of shape has a color that it usually has, so that a frozen network tells most of them apart.
+Images are drawn with NumPy and stored as PNG. An image shows shapes of random size and position on a noisy background.
+Each shape usually has the same color, so that a frozen network can tell most of them apart.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FREQUENCY = (0.42, 0.38, 0.34, 0.30, 0.26, 0.24)
 TABLES = ("negatives", "series", "single")
 SIZES = {"negatives": 120, "series": 150, "single": 160, "test": 60}
 LABEL_SEEDS = {"negatives": 0, "series": 5, "single": 0, "test": 0}
-"""Seeds of what is known: no choice of λ hangs on rounding, and the last steps are of all three kinds."""
+"""Seeds of the known labels, chosen so that rounding decides no λ and all three kinds of last steps occur."""
 _COPIES, _SERIES, _SERIES_LENGTH, _WRONG = 10, 5, 4, 6
 _COPIED = slice(20, 20 + _COPIES)
-"""Rows of the pictures that have an exact copy."""
+"""Rows of the images that have an exact copy."""
 
 Pixels = npt.NDArray[np.uint8]
 States = npt.NDArray[np.int8]
@@ -38,15 +38,15 @@ class SmallTable:
     name: str
     path: Path
     truth: States
-    """N×C of +1 and −1: what the pictures really show."""
+    """True label states +1 and −1, shape (N, C)."""
     states: States
-    """N×C of +1, 0 and −1: what the table tells."""
+    """Known label states +1, 0 and −1, shape (N, C)."""
     digest: str
     """SHA-256 of all pixels."""
 
 
 def write_tables(folder: Path) -> dict[str, SmallTable]:
-    """Write all tables, and their pictures, into an empty folder."""
+    """Write all tables and their images into an empty folder."""
     return {name: _write_table(folder, name) for name in SIZES}
 
 
@@ -66,7 +66,7 @@ def _write_table(folder: Path, name: str) -> SmallTable:
     path = folder / f"{name}.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        # The column of absent tags is there only where a table has any.
+        # Only one of the tables has a column of absent tags.
         writer.writerow(["image", "tags", "absent"] if name == "negatives" else ["image", "tags"])
         for image, row in zip(images, states, strict=True):
             present, absent = (";".join(CLASSES[c] for c in np.flatnonzero(row == sign)) for sign in (1, -1))
@@ -75,7 +75,7 @@ def _write_table(folder: Path, name: str) -> SmallTable:
 
 
 def _known(name: str, truth: States, generator: np.random.Generator) -> States:
-    """What a table tells of the truth."""
+    """Known label states of a table."""
     draws = generator.random(truth.shape)
     if name == "test":
         return truth
@@ -85,17 +85,17 @@ def _known(name: str, truth: States, generator: np.random.Generator) -> States:
         chosen = np.where(truth > 0, draws, -1.0).argmax(axis=1)
         return (np.arange(truth.shape[1]) == chosen[:, None]).astype(np.int8)
     states = ((truth > 0) & (draws < 0.5)).astype(np.int8)
-    # Some tags are wrong, on pictures that are neither copies nor of a series.
+    # Some tags are wrong, on images that are neither copies nor part of a series.
     for row in range(_WRONG):
         states[row, int(np.flatnonzero(truth[row] < 0)[0])] = 1
-    # No tag is known of a picture and of its exact copy: equal scores of known positives are ranked by rounding.
+    # No tag is known for both an image and its copy, because rounding would decide the order of equal scores.
     copies = states[SIZES[name] : SIZES[name] + _COPIES]
     copies[states[_COPIED] == 1] = 0
     return states
 
 
 def _with_series(pixels: list[Pixels], truth: States, generator: np.random.Generator) -> tuple[list[Pixels], States]:
-    """The same with exact copies, and with series: pictures that differ in brightness and by a little noise."""
+    """Add exact copies, and series of images that differ in brightness and noise."""
     rows = list(range(len(pixels)))
     for row in range(*_COPIED.indices(len(pixels))):
         pixels.append(pixels[row].copy())
@@ -109,7 +109,7 @@ def _with_series(pixels: list[Pixels], truth: States, generator: np.random.Gener
 
 
 def _draw(row: npt.NDArray[np.int8], generator: np.random.Generator) -> Pixels:
-    """A picture of the shapes that are there."""
+    """Draw an image of the given shapes."""
     pixels = generator.integers(70, 150, 3) + generator.integers(-30, 31, (_SIDE, _SIDE, 3))
     for c in generator.permutation(np.flatnonzero(row > 0)):
         usual = generator.random() < 0.8
@@ -123,7 +123,7 @@ def _draw(row: npt.NDArray[np.int8], generator: np.random.Generator) -> Pixels:
 
 
 def _mask(shape: str, size: int) -> npt.NDArray[np.bool_]:
-    """Where a shape is."""
+    """Mask of a shape."""
     y, x = np.mgrid[:size, :size]
     middle = (size - 1) / 2
     distance = np.hypot(y - middle, x - middle)

@@ -1,4 +1,4 @@
-"""What the probe and the missing list say of stored embeddings: no picture is read."""
+"""Golden record of probe and missing list from stored embeddings, without reading images."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ def record_probe(rows: npt.NDArray[np.float32], table: po.LabelTable, unseen: np
     """Fit and update a probe.
 
     Args:
-        rows: N×D stored embeddings of the table.
+        rows: Stored embeddings of the table, shape (N, D).
         table: Its labels, with content hashes.
-        unseen: B×D stored embeddings of other pictures.
+        unseen: Stored embeddings of other images, shape (B, D).
+
+    Returns:
+        The record.
     """
     groups, states = names.series(rows, table), table.states()
     probe = po.probe.fit(rows, states, groups=groups, linear=True)
@@ -47,10 +50,10 @@ def record_probe(rows: npt.NDArray[np.float32], table: po.LabelTable, unseen: np
 
 
 def require_clear_cut(rows: npt.NDArray[np.float32], table: po.LabelTable, noise: float) -> None:
-    """Raise if λ or the last step changes with embeddings that differ by a little: rounding would decide then.
+    """Raise ValueError if small changes of the embeddings change λ or the last step.
 
     Args:
-        rows: N×D embeddings.
+        rows: Embeddings, shape (N, D).
         table: Its labels, with content hashes.
         noise: Largest relative change.
     """
@@ -61,8 +64,8 @@ def require_clear_cut(rows: npt.NDArray[np.float32], table: po.LabelTable, noise
         chosen.append([*names.penalties(probe), *names.last_step(probe)])
     if not np.allclose(chosen, chosen[0], rtol=1e-9):
         raise ValueError(
-            f"{table.source}: rounding chooses λ or the last step, {chosen}, so that no other machine could repeat the "
-            "record. Choose another seed in LABEL_SEEDS."
+            f"{table.source}: rounding decides λ or the last step, {chosen}, so the record is not reproducible on "
+            "other machines. Choose another seed in LABEL_SEEDS."
         )
 
 
@@ -74,7 +77,7 @@ def _calibration(calibration: object) -> Record:
 
 
 def record_missing(found: po.missing.MissingTags) -> Record:  # type: ignore[name-defined]
-    """The lists of missing tags and of tags that look wrong, and the counts."""
+    """The lists of missing and of suspicious tags, and the counts."""
     return {
         "missing.pairs": np.stack([found.rows, found.columns], axis=1).astype(np.int16),
         "missing.values": np.asarray(found.values, dtype=np.float32),

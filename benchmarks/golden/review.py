@@ -1,4 +1,4 @@
-"""A scripted review through the page's HTTP interface: the questions, and what each answer changes."""
+"""Golden record of a scripted review through the HTTP interface of the page: questions, and effects of the answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.golden import names
 from benchmarks.golden.probe import Record
 
 QUESTIONS, EVERY = 40, 20
-"""Answers that are given, and answers between two renewals of the model."""
+"""Number of answers, and answers between two updates of the model."""
 WAYS = ("likeliest", "teaching", "audit")
 _PORT = 8517
 
@@ -27,16 +27,19 @@ def record_review(
     truth: npt.NDArray[np.int8],
     recorded: npt.NDArray[np.int64] | None = None,
 ) -> Record:
-    """Answer as the truth says.
+    """Run a review with true answers.
 
     Args:
-        folder: Where the decisions are stored.
+        folder: Where decisions are stored.
         source: File of the table.
         table: The table, with content hashes.
-        rows: N×D stored embeddings.
-        truth: N×C of +1 and −1, in the table's order of classes.
-        recorded: Questions of a record: they are answered whatever is asked, so that one question that is asked later
-            does not change all that follow.
+        rows: Stored embeddings, shape (N, D).
+        truth: True label states +1 and −1 in the class order of the table, shape (N, C).
+        recorded: Questions of a record. They are answered whatever is asked, so that one changed question does not
+            change all later ones.
+
+    Returns:
+        The record.
     """
     session_of, store_of, guard_of, create_app, options_of = names.review_parts()
     options = options_of(images=str(table.root))

@@ -1,4 +1,4 @@
-"""The record of the small tables: from stored embeddings, and from the pictures themselves."""
+"""Golden record of the small tables, from stored embeddings and from the images."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from positively.cli import main as positively
 
 REVIEWED = "series"
 BY_COMMAND = "negatives"
-"""The table that goes through the command line too."""
+"""The table that also goes through the command line."""
 EMBEDDINGS = "pictures/embeddings"
 EVERY_DIMENSION = 8
-"""Every eighth dimension of the embeddings is stored: all come from the same last layer."""
+"""Only every eighth dimension of the embeddings is stored, because all come from the same layer."""
 _NOISE, _NOISE_OF_NETWORKS = 1e-6, 1e-5
-"""Relative differences of embeddings that must not change a choice, where they are stored and where they are not."""
+"""Relative differences of embeddings that must not change a choice: with stored embeddings, and with new ones."""
 
 
 def record_small(
@@ -38,10 +38,13 @@ def record_small(
     """Record the small tables.
 
     Args:
-        folder: An empty folder for pictures and runs.
+        folder: An empty folder for images and runs.
         recorded: A record whose embeddings are used, so that probe and review are compared without the network.
-        pictures: Tables that are embedded and trained on; without a record it has to be all of them.
-        tables: Tables that are recorded.
+        pictures: Tables to embed and train on; all of them without a record.
+        tables: Tables to record.
+
+    Returns:
+        The record.
     """
     small = write_tables(folder)
     read = {name: po.read(small[name].path, images=folder, quiet=True) for name in (*tables, "test")}
@@ -73,7 +76,7 @@ def record_small(
 def expected(
     recorded: Mapping[str, npt.NDArray], pictures: Sequence[str] = TABLES, tables: Sequence[str] = TABLES
 ) -> Record:
-    """What of a record `record_small` repeats with these tables, of which some are embedded."""
+    """Part of a record that `record_small` reproduces with these tables, some of which are embedded."""
     embedded = {*pictures, "test"} if pictures else set()
 
     def is_repeated(name: str) -> bool:
@@ -84,12 +87,12 @@ def expected(
 
 
 def _in_order(small: SmallTable, table: po.LabelTable) -> npt.NDArray[np.int8]:
-    """The truth in the table's order of classes."""
+    """The truth in the class order of the table."""
     return small.truth[:, [CLASSES.index(name) for name in table.classes]]
 
 
 def _record_pictures(table: po.LabelTable, test: SmallTable, out: Path) -> Record:
-    """Missing list, run, evaluation and predictions, with default options."""
+    """Record missing list, run, evaluation and predictions with default options."""
     found = record_missing(po.find_missing(table, quiet=True))
     run = po.fit(table, out=out, quiet=True)
     complete = po.read(test.path, images=table.root, blank="negative", quiet=True)
@@ -110,7 +113,7 @@ def _record_pictures(table: po.LabelTable, test: SmallTable, out: Path) -> Recor
 
 
 def _record_commands(table: SmallTable, test: SmallTable, out: Path) -> Record:
-    """The same by commands: what they write to files."""
+    """Record the files written by the commands."""
     images = ["--images", str(table.path.parent)]
     _command("missing", str(table.path), *images, "--out", str(out / "missing"), "--min-probability", "0")
     _command("train", str(table.path), *images, "--out", str(out / "run"))
@@ -143,7 +146,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _matrix(predictions: list[list[tuple[str, float]]], classes: Sequence[str]) -> npt.NDArray[np.float64]:
-    """N×C scores; NaN where a tag is not given."""
+    """Scores, shape (N, C); NaN where a tag is not assigned."""
     found = np.full((len(predictions), len(classes)), np.nan)
     for row, tags in enumerate(predictions):
         for tag, score in tags:
@@ -152,7 +155,7 @@ def _matrix(predictions: list[list[tuple[str, float]]], classes: Sequence[str]) 
 
 
 def _evaluation(content: dict) -> npt.NDArray[np.float64]:
-    """MAP, average precision of each class, and F1 in three ways."""
+    """MAP, average precision of each class, and F1 in three variants."""
     precision = [np.nan if value is None else value for _, value in sorted(content["average_precision"].items())]
     f1 = [value for name in ("f1", "f1_at_half", "f1_top_3") for value in content[name].values()]
     return np.array([content["mean_average_precision"], *precision, *f1])

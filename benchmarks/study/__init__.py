@@ -1,1 +1,1 @@
-"""The study on stored features: what of the closed form's lead is features, kernel, estimator; where positives lose."""
+"""The study on stored embeddings: what explains the lead of the probe, and where positives alone are worse."""

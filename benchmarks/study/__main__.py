@@ -1,15 +1,15 @@
-"""The study on stored features, as commands that anybody can run again.
+"""The study on stored embeddings, as reproducible commands.
 
 ``python -m benchmarks.study PART FOLDER WEIGHTS --out RESULTS`` from the root of the project. FOLDER holds coco-mini/
-and VOCdevkit/ (``--data`` names them), WEIGHTS are those of the backbone. Features are computed once and stored. Every
-cell is a file in RESULTS: killed and started again it goes on, and several processes may share a folder. ``--report``
-computes nothing: it writes RESULTS/PART.md and figures from what is there. ``--archive FILE`` takes the cells of a file
-(docs/research/study.jsonl holds those of the study) as if they had been computed here; ``--report`` writes it anew.
+and VOCdevkit/ (``--data`` names them), WEIGHTS are those of the backbone. Embeddings are computed once and stored.
+Every cell is a file in RESULTS, so that interrupted runs resume and several processes may share a folder. ``--report``
+computes nothing; it writes RESULTS/PART.md and figures from existing results. ``--archive FILE`` adds the cells of a
+file (docs/research/study.jsonl holds those of the study) to RESULTS; with ``--report`` the file is rewritten.
 
-Parts: ``ablation`` (the closed form with one thing changed), ``criterion`` (what λ should be chosen by), ``settings``
-(where positives alone lose; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (the same answers, spent
-otherwise), ``teaching`` (how the last stage learns, and how that is used; on parts of train). All train on train.csv
-with labels hidden and score mAP on val.csv; nothing is chosen on those photos.
+Parts: ``ablation`` (the probe with one change), ``criterion`` (criteria for choosing λ), ``settings`` (where positives
+alone are worse; ``--sizes 300 543 1000 2000`` adds smaller tables), ``budget`` (equal numbers of answers of different
+kinds), ``teaching`` (training of the last stage and use of the result; on parts of train). All train on train.csv with
+hidden labels and score mAP on val.csv; nothing is chosen on those images.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ def main(arguments: list[str] | None = None) -> None:
         "python -m benchmarks.study", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("folder", type=Path, help="folder of the benchmarks")
+    parser.add_argument("folder", type=Path, help="folder of the datasets")
     parser.add_argument("weights", help="weights of the backbone")
     parser.add_argument("--backbone", default=BACKBONE)
-    parser.add_argument("--data", nargs="+", default=["coco-mini"], help="benchmarks in the folder")
+    parser.add_argument("--data", nargs="+", default=["coco-mini"], help="datasets in the folder")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
-    parser.add_argument("--archive", type=Path, help="file with the results of earlier runs, a line a cell")
-    parser.add_argument("--features", type=Path, help="folder of the stored features; by default the user's cache")
+    parser.add_argument("--archive", type=Path, help="file with the results of earlier runs, one line per cell")
+    parser.add_argument("--features", type=Path, help="folder of the stored embeddings; default: the user's cache")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--settings", nargs="+", default=[], help="some settings of the part; all by default")
-    parser.add_argument("--sizes", nargs="+", type=int, default=[], help="part settings: smaller tables as well")
-    parser.add_argument("--rows", nargs="+", default=[], help="some rows of the part, by the names in file names")
+    parser.add_argument("--settings", nargs="+", default=[], help="settings of the part; default: all")
+    parser.add_argument("--sizes", nargs="+", type=int, default=[], help="part settings: additional smaller tables")
+    parser.add_argument("--rows", nargs="+", default=[], help="rows of the part, by their names in files; default: all")
     parser.add_argument(
         "--on",
         choices=["test", "train"],
-        help="judge by the test photos, or by a fifth of train (part teaching, unless told)",
+        help="score on the test images, or on a fifth of train (default for part teaching)",
     )
-    parser.add_argument("--photos", type=int, help="learn from so many photos, for a quick look")
+    parser.add_argument("--photos", type=int, help="number of training images, for a quick check")
     parser.add_argument("--landmarks", type=int, default=LANDMARKS)
-    parser.add_argument("--document", type=Path, help="with --report: file to write the tables into, between its marks")
-    parser.add_argument("--report", action="store_true", help="write tables and figures of what is there, and stop")
+    parser.add_argument("--document", type=Path, help="with --report: file to insert the tables into, at its marks")
+    parser.add_argument("--report", action="store_true", help="write tables and figures of existing results, then stop")
     options = parser.parse_args(arguments)
     try:
         if options.archive:
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
             if options.archive:
                 pack(options.out, options.archive)
             if options.document:
-                with TemporaryDirectory() as place:  # from the archive's numbers, which have fewer digits
+                with TemporaryDirectory() as place:  # use the rounded values of the archive
                     archived = unpack(options.archive, Path(place)) if options.archive else 0
                     _write_document(options.document, Path(place) if archived else options.out)
             print(write_report(options.part, options.out))
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
             wrong = sorted({*options.rows} - {job.row for job in wanted})
             if wrong:
                 there = ", ".join(dict.fromkeys(job.row for job in wanted))
-                raise ConfigError(f"Part {options.part} has no row '{wrong[0]}'; there are {there}.")
+                raise ConfigError(f"Part {options.part} has no row '{wrong[0]}'; choose from {there}.")
             wanted = [job for job in wanted if not options.rows or job.row in options.rows]
             Study(photos, options.out, options.landmarks).run(wanted, lambda text: print(text, flush=True))
     except PositivelyError as error:
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _write_document(path: Path, out: Path) -> None:
-    """Tables of all parts that the document has marks for: parts share cells."""
+    """Insert the tables of all parts that the document has marks for."""
     text = path.read_text(encoding="utf-8")
     for part in PARTS:
         text = inserted(text, part, document_text(part, out)) if f"<!-- {part} -->" in text else text

@@ -1,13 +1,12 @@
-"""The same number of answers, spent in four ways.
+"""Equal numbers of answers, spent in four ways.
 
-The unit is the number A of positives of the table: what it costs to write down every tag of every photo, if a tag costs
-one answer. Plans, at a quarter, a half and all of A:
+The unit is A, the number of positives in the table: the cost of all tags of all images, at one answer per tag. Plans,
+at a quarter, a half and all of A:
 
-* ``positives``: that many of the positives, at random; nothing else.
-* ``pairs``: that many pairs of photo and tag, drawn from all; most answers are no.
-* ``photos``: photos labeled completely, one after the other; a photo costs an answer for each of its tags and one for
-  "that is all".
-* ``asked``: yes or no to what the review page would ask, after a start of A / 15 random tags, which count.
+* ``positives``: that many random positives, and nothing else.
+* ``pairs``: that many random pairs of image and tag; most answers are no.
+* ``photos``: completely labeled images; an image costs one answer per tag, plus one for "no more tags".
+* ``asked``: answers to the questions of the review page, after a start of A / 15 random tags, which count.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ from positively.review import MIXED, ReviewModel
 
 SHARES = (0.25, 0.5, 1.0)
 START, BATCH = 1 / 15, 1 / 30
-"""Random tags a review starts from, and answers between two renewals of its model, as shares of A."""
+"""Random tags at the start of a review, and answers between two updates of its model, as shares of A."""
 _KINDS = ("states", "reviewed")
 
 
 def positives(truth: States, seed: int, count: int) -> States:
-    """So many positives, drawn at random; nothing else is known."""
+    """A number of random positives; nothing else is known."""
     return _drawn(truth, seed, count, np.flatnonzero(truth == POSITIVE))
 
 
 def pairs(truth: States, seed: int, count: int) -> States:
-    """So many labels, drawn from positives and negatives alike."""
+    """A number of random labels, positives and negatives alike."""
     return _drawn(truth, seed, count, np.flatnonzero(truth != UNKNOWN))
 
 
 def photos(truth: States, seed: int, answers: int) -> States:
-    """Photos labeled completely, in random order, for as long as the answers last."""
+    """Completely labeled images in random order, as many as the answers allow."""
     order = random_stream("budget", seed).permutation(len(truth))
     spent = np.cumsum((truth[order] == POSITIVE).sum(axis=1) + 1)
     states = np.zeros_like(truth)
@@ -63,7 +62,7 @@ def _drawn(truth: States, seed: int, count: int, places: np.ndarray) -> States:
 
 
 def asked(problem: Problem) -> dict[float, Labels]:
-    """A simulated review by someone who is always right: what is known after each share of A answers."""
+    """Labels after each share of A answers in a simulated review by a reviewer who is always right."""
     file = problem.folder and problem.folder / f"review-{len(problem.rows)}-{problem.landmarks}-seed{problem.seed}.npz"
     if file is None or not file.exists():
         found = _review(problem)
@@ -100,10 +99,10 @@ def _review(problem: Problem) -> dict[float, Labels]:
 
 
 def _questions(model: ReviewModel, truth: States, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The page's mix of questions, a batch at a time; pairs that nobody can judge are passed over."""
+    """A batch of the page's mix of questions. Pairs without truth are skipped."""
     unjudged = frozenset(zip(*(part.tolist() for part in np.nonzero(truth == UNKNOWN)), strict=True))
     taken: list[tuple[int, int]] = []
-    for way, times in [*Counter(MIXED).items(), ("likeliest", len(MIXED))]:  # the last for what audits leave over
+    for way, times in [*Counter(MIXED).items(), ("likeliest", len(MIXED))]:  # fill up if audits run out
         wanted = min(round(count * times / len(MIXED)), count - len(taken))
         questions = model.ask(way, wanted, skip=unjudged | set(taken))
         taken += [(question.row, question.column) for question in questions]
@@ -148,6 +147,6 @@ VARIANTS = (TOLD, PLAIN, RIVAL, BLANK)
 
 
 def fits(setting: Setting, variant: Variant) -> bool:
-    """Whether the row makes sense with this plan: BCE needs negatives; without any, it calls the unknown negative."""
+    """Whether a row fits a plan: BCE needs negatives, and without any, unknown labels count as negative."""
     plan = setting.name.split("-")[1]
     return {TOLD: True, PLAIN: plan == "asked", RIVAL: plan != "positives", BLANK: plan == "positives"}[variant]

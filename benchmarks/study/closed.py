@@ -1,4 +1,4 @@
-"""The closed form as it is, and with one thing changed."""
+"""The probe, and the probe with one change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rule = Callable[[Solution, States], float]
 
 @dataclass(frozen=True)
 class Labels:
-    """What a setting tells: states N×C, and how much each pair counts that was asked because of a score (or None)."""
+    """Label states of a setting (N, C), and the weight of each pair that was asked because of its score, or None."""
 
     states: States
     reviewed: npt.NDArray[np.float32] | None = None
@@ -33,18 +33,18 @@ class Labels:
 
 @dataclass(frozen=True)
 class Learned:
-    """Scores T×C of the test photos, and what was chosen on the way to them."""
+    """Scores of the test images, shape (T, C), and the values chosen on the way."""
 
     scores: npt.NDArray[np.floating]
     chosen: dict[str, Any] = field(default_factory=dict)
     others: dict[str, npt.NDArray[np.floating]] = field(default_factory=dict)
-    """Scores by other ways to use what was learned."""
+    """Scores from other uses of the result."""
     measures: dict[str, float] = field(default_factory=dict)
-    """What else was measured."""
+    """Other measures."""
 
 
 class RuledProbe(Probe):
-    """The closed form with λ by another rule; all that follows it (one step or two) is as it is."""
+    """The probe with another rule for λ; the steps after it are unchanged."""
 
     def __init__(self, rule: Rule, *arguments: Any, **options: Any) -> None:
         self._rule = rule
@@ -63,15 +63,18 @@ def auto(
     step: SelfTraining | None = None,
     rule: Rule | None = None,
 ) -> Learned:
-    """``positively.probe.fit``, of which each option changes one thing.
+    """Fit ``positively.probe.fit``, with one change per option.
 
     Args:
-        problem: Photos and seed.
-        labels: Of the photos to learn from.
+        problem: Images and seed.
+        labels: Labels of the training images.
         space: One of ``SPACES``.
-        negatives: Whether known negatives are learned from too; pairs that a person rejected always are.
-        step: The last step, if it is not to be chosen.
-        rule: How λ is chosen, if not as it is.
+        negatives: Whether to learn from known negatives; pairs rejected by a person are always used.
+        step: The last step; default: chosen.
+        rule: How λ is chosen; default: as in the product.
+
+    Returns:
+        Scores and chosen values.
     """
     where = problem.space(space)
     keeps_all = negatives or labels.reviewed is not None
@@ -82,19 +85,19 @@ def auto(
 
 
 def fixed(penalty: float) -> Rule:
-    """The same λ for every table."""
+    """Rule with a constant λ."""
     return lambda solution, states: penalty
 
 
 def by_criterion(criterion: Criterion) -> Rule:
-    """λ by another criterion over the same leave-one-out scores."""
+    """Rule that chooses λ with another criterion on the same leave-one-out scores."""
     return lambda solution, states: best_penalty(
         [criterion(held_out(solution, states, penalty), states) for penalty in PENALTIES]
     )
 
 
 def held_out(solution: Solution, states: States, penalty: float) -> npt.NDArray[np.floating]:
-    """N×C leave-one-out scores after one step, known positives levelled."""
+    """Leave-one-out scores (N, C) after one step, rescaled for known positives."""
     targets = (states == POSITIVE).astype(np.float32)
     return rescale_loo(solution.ridge.held_out_scores(solution.moments, targets, penalty), states)
 

@@ -1,7 +1,7 @@
-"""How well held-out scores fit the known positives: what λ may be chosen by. Higher is better.
+"""Criteria for choosing λ: how well held-out scores fit the known positives. Higher is better.
 
-Each takes scores N×C, made without the photo's own label, and states N×C, of which positives alone are read; everything
-else is unlabeled. Classes with a single known positive are left out: without it there is none to learn from.
+Each takes scores (N, C), made without the label of the image, and label states (N, C), of which only positives are
+used. Classes with a single known positive are skipped, because nothing is left to learn from when it is held out.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Criterion = Callable[[Scores, States], float]
 
 
 def pu_ap(scores: Scores, states: States) -> float:
-    """Average precision without what known positives say of themselves: what ``auto`` takes."""
+    """Average precision without the effect of known positives on their own scores; the criterion of ``auto``."""
     return pair_average_precision(scores, states == POSITIVE)
 
 
 def pu_ap_raw(scores: Scores, states: States) -> float:
-    """The same with ranks as they are: the places at the very top decide."""
+    """As `pu_ap` with raw ranks, which gives most weight to the top ranks."""
     return pair_average_precision(scores, states == POSITIVE, top=0)
 
 
@@ -40,12 +40,12 @@ def log_rank(scores: Scores, states: States) -> float:
 
 
 def ap(scores: Scores, states: States) -> float:
-    """Average precision of known positives against everything else, mean of the classes."""
+    """Average precision of known positives against all other labels, mean over classes."""
     return float(average_precision(scores, _against_all(states))[judged(states)].mean())
 
 
 def auc(scores: Scores, states: States) -> float:
-    """Area under the ROC curve of known positives against everything else, mean of the classes."""
+    """Area under the ROC curve of known positives against all other labels, mean over classes."""
     found = []
     for column in np.flatnonzero(judged(states)):
         positive = states[:, column] == POSITIVE
@@ -57,9 +57,9 @@ def auc(scores: Scores, states: States) -> float:
 
 
 def variational(scores: Scores, states: States) -> float:
-    """The paper's variational loss without its additions (vPU), negated, mean of the classes.
+    """Negated vPU loss, mean over classes.
 
-    Least-squares scores are no logits: the calibration of ``auto`` turns them into logits, found from the same scores.
+    Least-squares scores are not logits; the calibration of ``auto`` on the same scores converts them.
     """
     chosen = judged(states)
     scores, states = scores[:, chosen], np.where(states[:, chosen] == POSITIVE, 1, 0)
@@ -78,13 +78,13 @@ CRITERIA: dict[str, Criterion] = {
 
 
 def judged(states: States) -> npt.NDArray[np.bool_]:
-    """(C,) classes with two known positives or more."""
+    """Classes with at least two known positives, shape (C,)."""
     return np.asarray((states == POSITIVE).sum(axis=0) >= 2)
 
 
 def best_penalty(quality: list[float], penalties: tuple[float, ...] = PENALTIES) -> float:
-    """λ with the highest quality, between the points of the grid, as ``auto`` finds it."""
-    # The product's own rule, so that a variant differs in the criterion and nothing else.
+    """λ with the highest quality, interpolated between grid points as in ``auto``."""
+    # The rule of the product, so that variants differ in the criterion only.
     return _vertex(np.log(penalties), np.array(quality))
 
 

@@ -1,4 +1,4 @@
-"""Pooled features of a frozen backbone and complete labels of a benchmark, train and test."""
+"""Pooled embeddings of a frozen backbone and complete labels of a dataset, train and test."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ BACKBONE = "tf_efficientnet_lite0"
 
 @dataclass(frozen=True, eq=False)
 class Photos:
-    """A benchmark as features: N×D to learn from, T×D to score on."""
+    """A dataset as embeddings: (N, D) for training, (T, D) for testing."""
 
     name: str
-    """Of the dataset: "coco-mini", "voc2007"."""
+    """Name of the dataset: "coco-mini", "voc2007"."""
     backbone: str
     key: str
-    """Short name of images, labels and network: results of other ones are never taken for theirs."""
+    """Digest of images, labels and network, part of the file names of results."""
     features: npt.NDArray[np.float32]
     truth: States
-    """N×C complete states; 0 where not even the annotators could tell (VOC's difficult objects)."""
+    """Complete label states, shape (N, C); 0 where annotators were not sure (VOC's difficult objects)."""
     test: npt.NDArray[np.float32]
     test_truth: States
     depth: Depth = "probe"
-    """How much of the network learns: unless it is the head alone, features are maps N×C×H×W."""
+    """Depth of the training; unless it is 'probe', embeddings are maps (N, C, H, W)."""
     make_network: Callable[[], Classifier] | None = None
-    """The network as it begins, of which features are computed."""
+    """Creates the network whose embeddings are used."""
 
 
 def within_train(photos: Photos) -> Photos:
-    """Four fifths of the training photos to learn from, one fifth to judge by: where choices are made."""
+    """Split the training images into four fifths for training and one fifth for testing, for choices."""
     order = random_stream("study choices", 0).permutation(len(photos.features))
     judged, learned = (np.sort(part) for part in np.split(order, [len(order) // 5]))
     return replace(
@@ -60,14 +60,17 @@ def within_train(photos: Photos) -> Photos:
 def read_photos(
     place: Path, weights: str, backbone: str = BACKBONE, store: Path | None = None, depth: Depth = "probe"
 ) -> Photos:
-    """Read a benchmark, and compute the features that are not in the store yet.
+    """Read a dataset, and compute missing embeddings.
 
     Args:
         place: A folder that `positively.research.bench.datasets.read_dataset` reads.
         weights: File with the weights of the backbone, or "pretrained".
-        backbone: Its name.
-        store: Folder of the features; by default the user's cache.
-        depth: How much of the network is to learn.
+        backbone: Name of the backbone.
+        store: Folder of the embeddings; default: the user's cache.
+        depth: Depth of the training.
+
+    Returns:
+        The dataset.
     """
     data = read_dataset(place, ReadOptions())
     options = {"depth": depth, "freeze_batchnorm": depth != "probe"}

@@ -1,4 +1,4 @@
-"""Figures of a study."""
+"""Figures of the study."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Points = list[tuple[float, Spread | None]]
 
 
 def draw(part: str, found: Found, path: Path) -> list[str]:
-    """Draw what a part has results for; returns the names of the figures, without an ending."""
+    """Draw the figures of a part that have results; returns their names without suffix."""
     names = []
     for ending, make in _FIGURES[part].items():
         figure = make(found)
@@ -35,7 +35,7 @@ def draw(part: str, found: Found, path: Path) -> list[str]:
 
 @styled
 def _by_ratio(found: Found, part: str) -> Figure | None:
-    """How far each row is from the first, a mark a known ratio."""
+    """Plot the difference of each row to the first one, with a mark per known ratio."""
     first, *rows = ROWS[part]
     gaps = {
         setting.title: [_gap(found, setting, row.name, first.name) for row in rows]
@@ -47,7 +47,7 @@ def _by_ratio(found: Found, part: str) -> Figure | None:
 
 @styled
 def _regret(found: Found) -> Figure | None:
-    """What choosing λ by each criterion costs, by known ratio, after one step."""
+    """Plot the mAP lost by each criterion for λ, by known ratio, after one step."""
     row, lines = SWEEPS["one step"], {}
     for criterion in CRITERIA:
         points: Points = []
@@ -56,12 +56,12 @@ def _regret(found: Found) -> Figure | None:
             values = [agreement(cell.history, criterion).regret for cell in cells]
             points.append((100 * setting.ratio, spread(values)))
         lines[f"λ by {criterion}"] = points
-    return _lines(found, lines, "labels that are known, percent", "mAP lost to the best λ, points")
+    return _lines(found, lines, "known labels, percent", "mAP lost to the best λ, points")
 
 
 @styled
 def _behind(found: Found) -> Figure | None:
-    """How far each row is from ``auto`` in every setting."""
+    """Plot the difference of each row to ``auto`` in every setting."""
     first, *rows = ROWS["settings"]
     settings = [one for one in (*UNIFORM, *OTHERS) if found.values(one.name, first.name)]
     gaps = {row.title: [_gap(found, setting, row.name, first.name) for setting in settings] for row in rows}
@@ -69,7 +69,7 @@ def _behind(found: Found) -> Figure | None:
 
 
 def _dots(found: Found, gaps: Mapping[str, Sequence[float | None]], names: Sequence[str], first: str) -> Figure | None:
-    """Differences as marks: one line a name, from above, and one mark for each series of ``gaps``."""
+    """Plot differences as marks: one line per name, and one mark per series of ``gaps``."""
     if not any(gap is not None for series in gaps.values() for gap in series):
         return None
     title, height = f"{found.dataset}, {found.backbone}", 1.6 + 0.24 * len(names)
@@ -98,13 +98,13 @@ def _sizes(found: Found) -> Figure | None:
         row.title: [(float(size), found.mean(AT_SIZES.name, row.name, size)) for size in sizes]
         for row in ROWS["settings"]
     }
-    what = f"photos to learn from, {AT_SIZES.title}"
+    what = f"training images, {AT_SIZES.title}"
     return _lines(found, lines, what, "mAP, percent", logarithmic=True) if len(sizes) > 1 else None
 
 
 @styled
 def _budget(found: Found) -> Figure | None:
-    """MAP by the number of answers, one line a plan and row."""
+    """Plot mAP against the number of answers, one line per plan and row."""
     lines: dict[str, Points] = {}
     for setting in budget.SETTINGS:
         for row in ROWS["budget"]:
@@ -119,7 +119,7 @@ def _budget(found: Found) -> Figure | None:
 def _lines(
     found: Found, lines: dict[str, Points], xlabel: str, ylabel: str, logarithmic: bool = False
 ) -> Figure | None:
-    """One line a row, with bars of the standard deviation."""
+    """Plot one line per row, with bars of one standard deviation."""
     if not any(value for points in lines.values() for _, value in points):
         return None
     figure, axes = new_figure(f"{found.dataset}, {found.backbone}", xlabel, ylabel, height=4.8, width=8.6)
@@ -142,7 +142,7 @@ def _lines(
 
 
 def _apart(ticks: Sequence[float]) -> list[float]:
-    """Those of some places that do not lie so close that their names would touch."""
+    """Ticks whose labels do not overlap."""
     chosen: list[float] = []
     for tick in ticks:
         if not chosen or tick > 1.15 * chosen[-1]:

@@ -1,10 +1,10 @@
-"""L2-regularised logistic regression of all classes at once, and its L2 by cross-validation.
+"""L2-regularised logistic regression of all classes at once, with the penalty chosen by cross-validation.
 
-L2 is the one with the lowest log-loss of held-out labels. That was decided on a fifth of coco-mini's training photos,
-which trained nothing, with their complete labels, in the kernel, with two masks. BCE over known labels at 10 % known:
-mAP 46.4 and 45.9 with the L2 by log-loss, 46.1 and 45.5 by mAP over held-out known labels. Unknown as negative at 10 %:
-44.4 and 44.4 by log-loss, 43.6 and 44.0 by log-rank of held-out positives, 40.7 and 41.6 by their AP. At 50 % all are
-equal to 0.2.
+The penalty is the one with the lowest log-loss on held-out labels. This rule was chosen on a fifth of coco-mini's
+training images, which were not used for training, with complete labels, in the kernel, with two masks. BCE over known
+labels at 10 % known: mAP 46.4 and 45.9 by log-loss, 46.1 and 45.5 by mAP over held-out known labels. Unknown as
+negative at 10 %: 44.4 and 44.4 by log-loss, 43.6 and 44.0 by log-rank of held-out positives, 40.7 and 41.6 by their
+AP. At 50 % all are equal to within 0.2.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from positively.labels import NEGATIVE, POSITIVE, States
 from positively.randomness import random_stream
 
 L2 = tuple(float(value) for value in 10.0 ** np.arange(-3.0, -7.6, -0.5))
-"""From strong to weak: each starts from the solution before it."""
+"""From strong to weak; each solution starts from the previous one."""
 FOLDS = 3
-# A path that has not improved for so many values ends.
+# Values without improvement after which a path ends.
 _PATIENCE = 2
 _PATH_ITERATIONS, _LAST_ITERATIONS = 6, 40  # five folds and twice the iterations moved mAP by 0.1
 
@@ -34,12 +34,12 @@ Start = tuple[Tensor, Tensor]
 
 
 def over_known(problem: Problem, labels: Labels, *, space: str = "kernel") -> Learned:
-    """BCE over known labels, positives and negatives."""
+    """BCE over known labels, positive and negative."""
     return _fit(problem, labels.states, space)
 
 
 def unknown_as_negative(problem: Problem, labels: Labels, *, space: str = "kernel") -> Learned:
-    """BCE over all labels, of which everything that is not a known positive is called negative."""
+    """BCE over all labels, with unknown labels as negatives."""
     return _fit(problem, np.where(labels.states == POSITIVE, POSITIVE, NEGATIVE).astype(np.int8), space)
 
 
@@ -52,13 +52,16 @@ def _fit(problem: Problem, states: States, space: str) -> Learned:
 
 
 def choose_l2(inputs: Tensor, eigenvalues: Tensor, states: States, seed: int) -> float:
-    """L2 with the lowest log-loss over photos that did not train, between the points of the grid.
+    """L2 penalty with the lowest log-loss on held-out images, interpolated between grid points.
 
     Args:
-        inputs: N×R coordinates.
-        eigenvalues: (R,) of their covariance.
-        states: N×C; unknown labels are not learned from.
-        seed: Seed of the folds, which are folds of photos.
+        inputs: Coordinates, shape (N, R).
+        eigenvalues: Eigenvalues of their covariance, shape (R,).
+        states: Label states, shape (N, C); unknown labels are ignored.
+        seed: Seed of the folds of images.
+
+    Returns:
+        The penalty.
     """
     quality: list[float] = []
     for scores in held_out_path(inputs, eigenvalues, states, seed):
@@ -69,7 +72,7 @@ def choose_l2(inputs: Tensor, eigenvalues: Tensor, states: States, seed: int) ->
 
 
 def held_out_path(inputs: Tensor, eigenvalues: Tensor, states: States, seed: int) -> Iterator[npt.NDArray[np.float32]]:
-    """Held-out scores N×C for each L2 in turn."""
+    """Iterate over the L2 penalties; yields held-out scores of shape (N, C)."""
     fold = torch.from_numpy(random_stream("logistic folds", seed).permutation(len(states)) % FOLDS)
     known = torch.from_numpy(states)
     parts = [(inputs[fold != number], known[fold != number], fold == number) for number in range(FOLDS)]
@@ -84,7 +87,7 @@ def held_out_path(inputs: Tensor, eigenvalues: Tensor, states: States, seed: int
 
 
 def log_likelihood(scores: npt.NDArray[np.floating], states: States) -> float:
-    """Mean log-likelihood of the known labels: minus the log-loss."""
+    """Mean log-likelihood of the known labels."""
     known = states != 0
     return -float(np.logaddexp(0, -scores[known] * states[known]).mean())
 
@@ -98,16 +101,19 @@ def solve(
     eigenvalues: Tensor | None = None,
     iterations: int = 50,
 ) -> Start:
-    """Weights R×C and biases (C,) that minimise Σ_known BCE / N + l2 ‖w‖², by L-BFGS over all classes at once.
+    """Minimise Σ_known BCE / N + l2 ‖w‖² by L-BFGS, for all classes at once.
 
     Args:
-        inputs: N×R.
-        states: N×C; unknown labels are not learned from.
+        inputs: Inputs, shape (N, R).
+        states: Label states, shape (N, C); unknown labels are ignored.
         l2: Strength of the penalty.
-        start: Weights and biases to start from; zeros and the share of positives unless told.
-        eigenvalues: (R,) of the inputs' covariance if it is diagonal: weights are then found in units in which the loss
-            is about equally curved in all directions, which takes a tenth of the iterations.
-        iterations: How many at most.
+        start: Initial weights and biases; default: zeros and the share of positives.
+        eigenvalues: Eigenvalues of the covariance of the inputs, shape (R,), if it is diagonal. They are used for
+            preconditioning, which reduces the iterations to a tenth.
+        iterations: Maximum number of iterations.
+
+    Returns:
+        Weights, shape (R, C), and biases, shape (C,).
     """
     targets, known = (states == POSITIVE).float(), (states != 0).float()
     share = (targets.sum(0) / known.sum(0).clamp_min(1)).clamp(1e-4, 0.5)

@@ -1,8 +1,8 @@
-"""What a table might know of its labels: complete states N×C and a seed in, states with labels hidden out.
+"""Masks: functions from complete label states (N, C) and a seed to states with hidden labels.
 
-Every mask is a pure function, and nested where it has a share: with one seed, what is known at a smaller share is known
-at a larger one. A mask about positives leaves every negative unknown. Labels that are unknown in the complete states
-stay so.
+Masks are pure functions and nested in the share: with the same seed, labels known at a smaller share are also known at
+a larger one. Masks of positives set all negatives to unknown. Labels that are unknown in the complete states stay
+unknown.
 """
 
 from __future__ import annotations
@@ -14,46 +14,49 @@ from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable, States
 from positively.randomness import random_stream
 
 OTHER_TAGS = 0.2
-"""How likely a tag is written down that is not the most frequent one of its photo, of one that is."""
+"""Relative probability of tags other than the most frequent one of their image."""
 
 
 def uniform(truth: States, seed: int, ratio: float, spread: float = 0.0) -> States:
-    """Known at random, positives and negatives alike, as in the published benchmarks.
+    """Hide random labels, positives and negatives alike, as in the published benchmarks.
 
     Args:
-        truth: N×C complete states.
-        seed: Seed of the draws.
-        ratio: Share of the labels that is known.
-        spread: How far it differs from class to class: σ(logit(ratio) + spread · z), z standard normal.
+        truth: Complete label states, shape (N, C).
+        seed: Random seed.
+        ratio: Share of known labels.
+        spread: Variation of the share over classes: σ(logit(ratio) + spread · z) with z standard normal.
+
+    Returns:
+        Label states, shape (N, C).
     """
     return _table(truth).with_known_ratio(ratio, seed, spread).states()
 
 
 def single_positive(truth: States, seed: int) -> States:
-    """One positive of each photo, drawn at random; nothing else is known."""
+    """Keep one random positive per image; nothing else is known."""
     return _table(truth).with_single_positive(seed).states()
 
 
 def flipped(truth: States, seed: int, share: float, ratio: float) -> States:
-    """A share of the positives is called negative; then labels are hidden uniformly."""
+    """Label a share of the positives as negative, then hide labels uniformly."""
     return _table(truth).with_flipped_positives(share, seed).with_known_ratio(ratio, seed).states()
 
 
 def crowded(truth: States, seed: int, ratio: float) -> States:
-    """The more tags a photo carries, the less likely each is written down: P(known) = min(1, a / tags of the photo).
+    """Keep fewer tags of images with many tags: P(known) = min(1, a / number of tags).
 
-    So every photo has about a tags on record, however many it carries; a is such that the share of the tags that is
-    known is ``ratio``. Negatives are unknown.
+    Every image has about a known tags, whatever their true number; a is such that the share of known tags is ``ratio``.
+    Negatives are unknown.
     """
     tags = (truth == POSITIVE).sum(axis=1, keepdims=True)
     return _positives(truth, 1 / np.maximum(tags, 1) * np.ones(truth.shape), ratio, "crowded", seed)
 
 
 def salient(truth: States, seed: int, ratio: float) -> States:
-    """People write down the salient thing: of a photo's tags, the one that is most frequent in the table, above all.
+    """Prefer the most frequent tag of each image, as people tag the salient object.
 
-    P(known) = a for that tag and a / 5 for every other tag of the photo; a is such that the share of the tags that is
-    known is ``ratio``. Negatives are unknown.
+    P(known) = a for the tag of the image that is most frequent in the table, and a / 5 for its other tags; a is such
+    that the share of known tags is ``ratio``. Negatives are unknown.
     """
     positive = truth == POSITIVE
     frequency = np.where(positive, positive.sum(axis=0), 0)
@@ -62,17 +65,20 @@ def salient(truth: States, seed: int, ratio: float) -> States:
 
 
 def sure(truth: States, seed: int, ratio: float, sureness: npt.NDArray[np.floating]) -> States:
-    """What is easy to see is written down: P(known) = min(1, a u²), u the rank of a tag among the tags of its class.
+    """Prefer tags that are easy to see: P(known) = min(1, a u²), where u is the rank of a tag within its class.
 
-    A stand-in for the bias towards large things, which features without boxes cannot measure: tags that a model gives
-    high scores are large, central and typical. u runs from 0 (least sure) to 1, so that every class has the same share
-    of known tags, ``ratio`` of them. Negatives are unknown.
+    This stands in for the bias towards large objects, which cannot be measured without boxes: objects with high scores
+    are large, central and typical. u runs from 0 (least sure) to 1, so that every class has the same share of known
+    tags. Negatives are unknown.
 
     Args:
-        truth: N×C complete states.
-        seed: Seed of the draws.
-        ratio: Share of the tags that is known.
-        sureness: N×C scores by a model that learned complete labels, each photo's by a fit to others.
+        truth: Complete label states, shape (N, C).
+        seed: Random seed.
+        ratio: Share of known tags.
+        sureness: Out-of-sample scores of a model trained on complete labels, shape (N, C).
+
+    Returns:
+        Label states, shape (N, C).
     """
     weights = np.zeros(truth.shape)
     for column in range(truth.shape[1]):
@@ -83,7 +89,7 @@ def sure(truth: States, seed: int, ratio: float, sureness: npt.NDArray[np.floati
 
 
 def known_positives(states: States) -> States:
-    """The same labels without the negatives."""
+    """Label states without negatives."""
     return np.where(states == POSITIVE, POSITIVE, UNKNOWN).astype(np.int8)
 
 
@@ -93,14 +99,14 @@ def _table(truth: States) -> LabelTable:
 
 
 def _positives(truth: States, weights: npt.NDArray[np.floating], ratio: float, purpose: str, seed: int) -> States:
-    """Positives known with probability min(1, a · weight), a such that a share ``ratio`` of them is expected."""
+    """Keep positives with probability min(1, a · weight), with an expected share of ``ratio``."""
     positive = truth == POSITIVE
     chance = np.minimum(_scale(weights[positive], ratio) * weights, 1.0)
     return (positive & (random_stream(purpose, seed).random(truth.shape) < chance)).astype(np.int8)
 
 
 def _scale(weights: npt.NDArray[np.floating], share: float) -> float:
-    """The factor a with mean(min(1, a · weight)) = share, by halving."""
+    """Factor a with mean(min(1, a · weight)) = share, by bisection."""
     low, high = 0.0, 1.0
     while np.minimum(high * weights, 1).mean() < share and high < 1e6:
         high *= 2

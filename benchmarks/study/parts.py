@@ -1,4 +1,4 @@
-"""The parts of the study: which settings with which rows."""
+"""Parts of the study: combinations of settings and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from positively.models import Depth
 from positively.probe import SelfTraining
 
 SWEEPS = {name: f"sweep-{name.replace(' ', '-')}" for name in STEPS}
-"""Rows of part ``criterion``, by the names of their steps."""
+"""Rows of part ``criterion``, by name of the step."""
 _SWEEP_SECONDS = {"one step": 15, "soft step": 40}
 
 PARTS: dict[str, tuple[Setting, ...]] = {
@@ -28,16 +28,16 @@ PARTS: dict[str, tuple[Setting, ...]] = {
     "budget": budget.SETTINGS,
     "teaching": tuple(one for one in settings.UNIFORM if one.ratio in (0.1, 0.5, 1.0)),
 }
-"""Their settings."""
+"""Settings of each part."""
 ROWS: dict[str, tuple[Variant, ...]] = {
     "ablation": variants.ABLATION,
     "settings": variants.SETTINGS,
     "budget": budget.VARIANTS,
     "teaching": teaching.VARIANTS,
 }
-"""Their rows; those of ``criterion`` are ``SWEEPS``."""
+"""Rows of each part; those of ``criterion`` are ``SWEEPS``."""
 DEPTHS: dict[str, Depth] = {"teaching": "tail"}
-"""How much of the network learns, where it is more than a head."""
+"""Depth of the training, where it is not 'probe'."""
 
 
 def jobs(part: str, size: int, seeds: int, names: Sequence[str] = (), sizes: Sequence[int] = ()) -> list[Job]:
@@ -45,15 +45,21 @@ def jobs(part: str, size: int, seeds: int, names: Sequence[str] = (), sizes: Seq
 
     Args:
         part: One of ``PARTS``.
-        size: Photos to learn from.
-        seeds: How many seeds.
-        names: Settings to compute; all of the part unless told.
-        sizes: In part ``settings``: other sizes, at 30 % known.
+        size: Number of training images.
+        seeds: Number of seeds.
+        names: Settings; default: all of the part.
+        sizes: Additional sizes at 30 % known, for part ``settings``.
+
+    Returns:
+        The cells.
+
+    Raises:
+        ConfigError: If a setting is unknown.
     """
     known = {setting.name: setting for setting in PARTS[part]}
     wrong = [name for name in names if name not in known]
     if wrong:
-        raise ConfigError(f"Part {part} has no setting '{wrong[0]}'; there are {', '.join(known)}.")
+        raise ConfigError(f"Part {part} has no setting '{wrong[0]}'; choose from {', '.join(known)}.")
     chosen = [(known[name], size) for name in names or known]
     if part == "settings":
         chosen += [(settings.AT_SIZES, other) for other in sizes if other < size]
@@ -66,7 +72,7 @@ def jobs(part: str, size: int, seeds: int, names: Sequence[str] = (), sizes: Seq
 
 
 def rows_of(part: str, setting: Setting) -> list[Variant]:
-    """Rows that make sense in a setting."""
+    """Rows that apply to a setting."""
     fits: Callable[[Setting, Variant], bool] = budget.fits if part == "budget" else _fits
     return [variant for variant in ROWS[part] if fits(setting, variant)]
 

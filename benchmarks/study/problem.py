@@ -1,4 +1,4 @@
-"""A table to learn from: some photos of a benchmark, a seed, and the decompositions that all labels share."""
+"""A learning problem: images of a dataset, a seed, and decompositions that are independent of labels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from positively.randomness import random_stream
 
 
 class Problem:
-    """Photos of one size and seed; a seed changes photos (of smaller sizes), landmarks, folds and masks.
+    """Images of one size and seed. The seed determines the sample of images, landmarks, folds and masks.
 
     Args:
-        photos: The benchmark.
-        size: Photos to learn from: with one seed, fewer are among more. None takes all.
-        seed: Seed of everything.
-        landmarks: Photos the kernel compares with.
-        folder: Where what takes long (simulated reviews) is stored; None does not store it.
+        photos: The dataset.
+        size: Number of training images; samples with the same seed are nested. None uses all.
+        seed: Random seed.
+        landmarks: Number of landmarks of the kernel.
+        folder: Where simulated reviews are stored; None stores nothing.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Problem:
         self._spaces: dict[str, Space] = {}
 
     def space(self, name: str) -> Space:
-        """One of ``SPACES``, decomposed once."""
+        """One of ``SPACES``, computed once."""
         if name not in self._spaces:
             self._spaces[name] = SPACES[name](self.features, self.photos.test, self.landmarks, self.seed)
         return self._spaces[name]
 
     @cached_property
     def sureness(self) -> npt.NDArray[np.float32]:
-        """N×C leave-one-out scores by the closed form on complete labels: how easily each tag is seen."""
+        """Leave-one-out scores of a probe on complete labels, shape (N, C): how easily each tag is seen."""
         states = ProbeLabels((self.truth == 1).astype(np.int8))
         return Probe(states, self.space("kernel").ridge, step=ONE_STEP, seed=self.seed).loo_scores
 
     def quality(self, scores: npt.NDArray[np.floating]) -> float:
-        """MAP of scores T×C of the test photos."""
+        """MAP of scores of the test images, shape (T, C)."""
         return mean_average_precision(scores, self.photos.test_truth)

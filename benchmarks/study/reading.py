@@ -1,4 +1,4 @@
-"""Results of a study, put in order for tables and figures."""
+"""Results of the study, grouped for tables and figures."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ Cells = dict[tuple[str, str, int], dict[int, Result]]
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured on one dataset with one backbone."""
+    """Results of one dataset and backbone."""
 
     dataset: str
     backbone: str
     size: int
-    """Photos of the largest table."""
+    """Number of images of the largest table."""
     cells: Cells
 
     def values(self, setting: str, row: str, size: int | None = None) -> dict[int, float]:
-        """Seed → mAP."""
+        """Value of mAP by seed."""
         cells = self.cells.get((setting, row, size or self.size), {})
         return {seed: result.test["mAP"] for seed, result in sorted(cells.items())}
 
     def mean(self, setting: str, row: str, size: int | None = None) -> Spread | None:
-        """Over the seeds."""
+        """Mean and standard deviation over the seeds."""
         return spread(list(self.values(setting, row, size).values()))
 
     def averages(self, settings: Sequence[str], row: str) -> dict[int, float]:
-        """Seed → mean mAP over some settings; a seed that lacks one of them is left out."""
+        """Mean mAP over settings, by seed. Seeds that lack a setting are left out."""
         values = [self.values(setting, row) for setting in settings]
         seeds = set.intersection(*(set(one) for one in values)) if values else set()
         return {seed: sum(one[seed] for one in values) / len(values) for seed in sorted(seeds)}
 
 
 def compared(ahead: dict[int, float], other: dict[int, float]) -> Verdict:
-    """Seed by seed, on the seeds that both have."""
+    """Compare two rows on their common seeds."""
     seeds = sorted(ahead.keys() & other.keys())
     return verdict([ahead[seed] for seed in seeds], [other[seed] for seed in seeds])
 
 
 def read_found(out: Path) -> list[Found]:
-    """All results of a folder, by dataset and backbone, and by the number of landmarks where that differs."""
+    """Results of a folder, by dataset, backbone and number of landmarks."""
     groups: dict[tuple[str, str, int], list[Result]] = {}
     for result in read_results(out / "cells"):
         key = result.cell.dataset, result.backbone, result.settings["landmarks"]

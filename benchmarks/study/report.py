@@ -76,7 +76,7 @@ def row_tables(part: str, found: Found) -> list[Table]:
 
 
 def _pair(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
-    """Rows × settings, and their mean: once mAP, once differences."""
+    """Tables of rows × settings with their mean: one of mAP, one of differences."""
     rows, names = _measured(part, found, settings), [setting.name for setting in settings]
     head = ("", *(setting.title for setting in settings), *(("mean",) if len(settings) > 1 else ()))
     means, differences = [], []
@@ -98,7 +98,7 @@ def _pair(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
 
 
 def _by_setting(part: str, found: Found, settings: Sequence[Setting]) -> list[Table]:
-    """One line per setting and row: there are too many settings for columns, and not all have the same rows."""
+    """Table with one line per setting and row."""
     lines: list[tuple[str, ...]] = []
     for setting in settings:
         rows = [row for row in parts.rows_of(part, setting) if found.values(setting.name, row.name)]
@@ -134,7 +134,7 @@ def _by_size(part: str, found: Found) -> list[Table]:
 
 
 def _by_answers(found: Found) -> list[Table]:
-    """Plans and rows × answers: mAP, differences from positives alone at the same cost, and the labels obtained."""
+    """Tables of plans and rows × answers: mAP, differences to positives alone at the same cost, and labels obtained."""
     first, *_ = budget.VARIANTS
     means, differences, bought = [], [], []
     for plan in dict.fromkeys(setting.plan for setting in budget.SETTINGS):
@@ -164,7 +164,7 @@ def _by_answers(found: Found) -> list[Table]:
 
 
 def _by_way(found: Found, setting: Setting) -> Table:
-    """Rows × ways to use the trained network, and the quality of its targets."""
+    """Table of rows × uses of the trained network, and quality of the targets."""
     lines = []
     for row in _measured("teaching", found, [setting]):
         cells = found.cells.get((setting.name, row.name, found.size), {}).values()
@@ -240,11 +240,12 @@ def criterion_tables(found: Found) -> list[Table]:
 
 
 def difference(found: Verdict) -> str:
-    """The mean difference, its interval and a mark.
+    """Mean difference, its interval and a mark.
 
-    >>> from positively.research.bench.claims import verdict
-    >>> difference(verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]))
-    '+2.67 (+1.23 to +4.10) ▲'
+    Example:
+        >>> from positively.research.bench.claims import verdict
+        >>> difference(verdict([0.45, 0.47, 0.46], [0.43, 0.44, 0.43]))
+        '+2.67 (+1.23 to +4.10) ▲'
     """
     if not found.differences:
         return NOTHING

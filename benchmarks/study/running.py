@@ -1,4 +1,4 @@
-"""Cells of the study: one result file each, any number of processes, nothing computed twice."""
+"""Running the cells of the study: one result file each, any number of processes, and no cell computed twice."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from positively.labels import NEGATIVE, POSITIVE
 from positively.research.bench.results import Cell, Result, read_result, write_result
 
 ESTIMATOR = "λ by PU AP"
-"""Changes with the closed form itself, so that results of another are never taken for its own."""
+"""Version of the probe, part of the file names of results."""
 CHOSEN_STEP = "λ by PU AP, known labels filled in"
-"""The same for rows that choose between one step and two."""
+"""As above, for rows that choose between one step and two."""
 _WAIT_SECONDS = 2.0
-# Photos, landmarks and classes of the cells whose times the rows give.
+# Images × landmarks × classes of the cells whose times are given by the rows.
 _TYPICAL = 5000 * 2000 * 80
 
 
 @dataclass(frozen=True)
 class Job:
-    """One cell: a setting, a row, a size and a seed."""
+    """A cell: setting, row, size and seed."""
 
     setting: Setting
     row: str
@@ -40,27 +40,27 @@ class Job:
     title: str
     """Name of the row in tables."""
     measure: Callable[[Problem, Labels], dict[str, Any]]
-    """What is found, as fields of a result: ``test``, ``chosen``, ``history``."""
+    """Computes the fields of a result: ``test``, ``chosen``, ``history``."""
     size: int
     seed: int
     seconds: float
-    """CPU time on a table of 5,000 photos, 2,000 landmarks and 80 classes, about."""
+    """Approximate CPU time for 5,000 images, 2,000 landmarks and 80 classes."""
     estimator: str = ESTIMATOR
-    """What its result depends on."""
+    """Version of what the result depends on."""
 
 
 class Study:
-    """One benchmark's cells in a folder of results."""
+    """The cells of one dataset in a folder of results."""
 
     def __init__(self, photos: Photos, out: Path, landmarks: int) -> None:
         self.photos, self.out, self.landmarks = photos, out, landmarks
 
     def run(self, jobs: Sequence[Job], progress: Callable[[str], None] = print) -> None:
-        """Compute what is missing, cells of one seed and size together, for they share a decomposition."""
+        """Compute missing cells, grouped by seed and size because these share a decomposition."""
         ordered = sorted(jobs, key=lambda job: (job.seed, -job.size))
         missing = {self.path(job): job for job in ordered if not self.path(job).exists()}
         done = len({self.path(job) for job in jobs}) - len(missing)
-        progress(f"{self.photos.name}: {done} cells are there, {self._estimate(list(missing.values()))}.")
+        progress(f"{self.photos.name}: {done} cells exist, {self._estimate(list(missing.values()))}.")
         problem: Problem | None = None
         while missing:
             before = len(missing)
@@ -77,11 +77,11 @@ class Study:
                         f"{found.cell.seed} {job.setting.name} {job.row}: mAP {100 * found.test['mAP']:.2f} in "
                         f"{found.seconds:.0f} s; {self._estimate(list(missing.values()))}"
                     )
-            if len(missing) == before:  # all in the hands of other processes
+            if len(missing) == before:  # all are being computed by other processes
                 time.sleep(_WAIT_SECONDS)
 
     def path(self, job: Job) -> Path:
-        """Where its result lies."""
+        """Path of the result of a cell."""
         code = repr((self.photos.key, self.landmarks, job.estimator)).encode()
         parts = [self.photos.name, self.photos.backbone, f"{job.size}", job.setting.name, job.row, f"seed{job.seed}"]
         parts.append(hashlib.blake2b(code, digest_size=4).hexdigest())
@@ -93,7 +93,7 @@ class Study:
 
     def _compute(self, job: Job, problem: Problem, path: Path) -> None:
         labels = job.setting.labels(problem)
-        began = time.process_time()  # of the CPU: the machine may have other things to do
+        began = time.process_time()  # CPU time, independent of other load
         found = job.measure(problem, labels)
         counts = {
             "positives": int((labels.states == POSITIVE).sum()),
@@ -118,7 +118,7 @@ class Study:
         write_result(path, result)
 
     def _estimate(self, missing: Sequence[Job]) -> str:
-        """How many are left, and how long they take by one process on an idle core."""
+        """Describe how many cells are missing, and how long they take on one idle core."""
         classes = self.photos.truth.shape[1]
         shares = [job.size * min(job.size, self.landmarks) * classes / _TYPICAL for job in missing]
         seconds = sum(job.seconds * share for job, share in zip(missing, shares, strict=True))
@@ -128,7 +128,7 @@ class Study:
 
     @contextmanager
     def _held(self, name: str) -> Iterator[bool]:
-        """Hold a lock that the system takes away when the process dies; say whether it is ours."""
+        """Hold a lock that the system releases when the process dies. Yields whether it was free."""
         path = self.out / "locks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

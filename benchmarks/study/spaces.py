@@ -1,4 +1,4 @@
-"""Coordinates of photos before a label is seen, for each way of comparing photos."""
+"""Coordinates of images that are independent of labels, for each way of comparing images."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ Features = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """A decomposition, and where the test photos lie in it."""
+    """A decomposition, and the coordinates of the test images in it."""
 
     ridge: Ridge
     test: Single
-    """T×R coordinates."""
+    """Coordinates, shape (T, R)."""
     cache: dict[float, Single] = field(default_factory=dict)
-    """What an estimator found by λ, if other labels can use it again."""
+    """Values by λ that an estimator can reuse for other labels."""
 
     @property
     def train(self) -> Single:
-        """N×R coordinates."""
+        """Coordinates of the training images, shape (N, R)."""
         return self.ridge.coordinates(np.arange(len(self.ridge.weights)))
 
     def test_scores(self, solution: Double) -> Single:
-        """T×K scores by weights and, in the last row, intercepts (R+1)×K."""
+        """Scores (T, K) by weights and, in the last row, intercepts (R + 1, K)."""
         solved = solution.astype(np.float32)
         return np.asarray(self.test @ solved[:-1] + solved[-1])
 
 
 @dataclass(frozen=True)
 class OtherKernel(Kernel):
-    """A Gaussian kernel of features that are prepared in another way than by root and norm."""
+    """A Gaussian kernel with another normalisation of the embeddings."""
 
     prepare: Embedding
 
     def __call__(self, features: Single) -> Floats:
-        """Kernel values B×M of pooled features B×D."""
+        """Kernel values (B, M) of pooled embeddings (B, D)."""
         prepared = self.prepare(features.astype(np.float64))
         return gaussian_kernel(prepared, self.landmarks.astype(np.float64), self.precision)
 
 
 def closed_form_space(features: Features, test: Features, landmarks: int, seed: int) -> Space:
-    """The space of ``positively.probe.fit``: root, norm, Gaussian kernel."""
+    """The space of ``positively.probe.fit``: square root, unit norm, Gaussian kernel."""
     return _space(decompose(features, landmarks=landmarks, seed=seed)[0], test)
 
 
 def kernel_space(prepare: Embedding, features: Features, test: Features, landmarks: int, seed: int) -> Space:
-    """The same kernel, landmarks and rule for its width, of features prepared in another way."""
+    """The same kernel, landmarks and rule for the width, with another normalisation of the embeddings."""
     chosen = np.sort(random_stream("landmarks", seed).permutation(len(features))[:landmarks])
     points = np.asarray(prepare(features[chosen]), dtype=np.float32)
     spread = 2 * float(np.square((points - points.mean(axis=0)).astype(np.float64)).sum(axis=1).mean())
@@ -66,7 +66,7 @@ def kernel_space(prepare: Embedding, features: Features, test: Features, landmar
 
 
 def linear_space(features: Features, test: Features, landmarks: int, seed: int) -> Space:
-    """Root-normalised features as they are: a product of two photos in place of the kernel. There are no landmarks."""
+    """Normalised embeddings with a dot product instead of the kernel, and without landmarks."""
     values = root_normalize(features.astype(np.float64))
     mean = values.mean(axis=0)
     eigenvalues, vectors = eigenvectors((values - mean).T @ (values - mean) / len(values))
@@ -88,7 +88,7 @@ SPACES: dict[str, Callable[[Features, Features, int, int], Space]] = {
     "kernel, norm": lambda *arguments: kernel_space(_unit, *arguments),
     "linear": linear_space,
 }
-"""By name: (features N×D, test T×D, landmarks, seed) → space."""
+"""Function (embeddings (N, D), test (T, D), landmarks, seed) → space, by name."""
 
 
 def _equal(features: Features) -> Double:

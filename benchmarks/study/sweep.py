@@ -1,4 +1,4 @@
-"""Criteria over the whole grid of λ, against the mAP that each λ has on the test photos."""
+"""Criteria over the grid of λ, compared with the mAP of each λ on the test images."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ STEPS = {"one step": ONE_STEP, "soft step": SelfTraining(0.5)}
 
 
 def sweep(problem: Problem, labels: Labels, step: SelfTraining) -> list[dict[str, float]]:
-    """One entry a λ: ``penalty``, every criterion by out-of-sample scores, and ``mAP`` on the test photos.
+    """Evaluate the grid of λ: ``penalty``, every criterion on out-of-sample scores, and ``mAP`` on the test images.
 
-    Out-of-sample scores are exact leave-one-out after one step and those of label folds after a soft step, where
-    leave-one-out would leak.
+    Out-of-sample scores are exact leave-one-out scores after one step. After a soft step, where leave-one-out would
+    leak, they come from label folds.
     """
     space, states = problem.space("kernel"), known_positives(labels.states)
     found = []
     for penalty in PENALTIES:
         probe = RuledProbe(fixed(penalty), ProbeLabels(states), space.ridge, step=step, seed=problem.seed)
         scores = probe.loo_scores
-        if step == ONE_STEP:  # a fold's scores are at the level of all positives already
+        if step == ONE_STEP:  # scores of folds are already on the level of all positives
             scores = rescale_loo(scores, states)
         solution = space.ridge.solution(probe.kernel.moments, step.factor * penalty)
         entry = {name: criterion(scores, states) for name, criterion in CRITERIA.items()}
@@ -41,19 +41,20 @@ def sweep(problem: Problem, labels: Labels, step: SelfTraining) -> list[dict[str
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a criterion's order of the λ fits that of the mAP on test photos."""
+    """Agreement of a criterion with the mAP on test images."""
 
     correlation: float
-    """Spearman's, over the grid."""
+    """Spearman's rank correlation over the grid."""
     regret: float
     """MAP of the best λ of the grid − mAP of the λ with the best criterion."""
 
 
 def agreement(history: Sequence[dict[str, float]], criterion: str) -> Agreement:
-    """Of one criterion with the mAP, over the λ of a sweep.
+    """Agreement of one criterion with the mAP over the λ of a sweep.
 
-    >>> agreement([{"mAP": 0.3, "AP": 1.0}, {"mAP": 0.5, "AP": 2.0}, {"mAP": 0.4, "AP": 3.0}], "AP")
-    Agreement(correlation=0.5, regret=0.1)
+    Example:
+        >>> agreement([{"mAP": 0.3, "AP": 1.0}, {"mAP": 0.5, "AP": 2.0}, {"mAP": 0.4, "AP": 3.0}], "AP")
+        Agreement(correlation=0.5, regret=0.1)
     """
     quality = np.array([entry["mAP"] for entry in history])
     values = np.array([entry[criterion] for entry in history])

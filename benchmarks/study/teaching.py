@@ -1,9 +1,9 @@
-"""Where the last stage of the network learns: how it is taught, and how what it learned is used.
+"""Training of the last stage: how it is taught, and how the result is used.
 
-The closed form is solved on the network as it begins, and its soft targets are learned for three epochs, as ``auto``
-does it (method 'distill'). Then it is solved again on what was learned, just as on the network that did not learn (row
-'as it began, one step'): known tags, one step, λ of the beginning. Each row changes one thing. A tenth of the photos is
-held out, as ``auto`` does: in another column they choose λ.
+A probe is fitted on the initial network, and its soft targets are learned for three epochs, as in ``auto`` (method
+'distill'). Then a probe is fitted on the trained network in the same way as on the initial network (row 'not trained,
+one step'): known tags, one step, λ of the initial network. Each row changes one thing. A tenth of the images is held
+out, as in ``auto``; in another column it determines λ.
 """
 
 from __future__ import annotations
@@ -52,42 +52,42 @@ Scores = npt.NDArray[np.float32]
 
 EPOCHS, RATE, HELD_OUT, FOLDS = 3, 1e-4, 0.1, 5
 WINDOW = 3
-"""Side of the parts a picture is looked at in, of seven."""
+"""Side of the windows an image is pooled over, of seven positions."""
 GAMMA, BETA = 0.55, 0.3
-"""PU-MLC's re-balance exponent, and mixup's Beta distribution, as published."""
+"""PU-MLC's re-balance exponent, and the Beta distribution of mixup, as published."""
 AVERAGE = 0.99
-"""How much of itself the averaged network keeps in a step."""
+"""Decay of the averaged network per step."""
 OWN, HELD, ON_TARGETS, SUM = "own head", "solved, λ by held-out tags", "solved on the targets", "sum with the beginning"
-"""Other ways to use what was learned; the first is to solve on its features for the known tags, λ of the beginning."""
+"""Other uses of the result; the first one is a probe on its embeddings with known tags and the initial λ."""
 TARGETS, LEAK = "targets", "leak"
-"""The mAP of the last targets over labels that are unknown, and by how much known tags rank higher than unknown ones in
-scores of their kind, as log-ranks: scores that saw which labels were known rank them higher."""
+"""MAP of the last targets over the unknown labels, and the excess in log-rank of known over unknown tags in scores of
+the same kind: scores that have seen which labels were known rank them higher."""
 VERSION = "teaching 2"
-"""Changes with what the rows do, so that results of others are never taken for theirs."""
+"""Version of the rows, part of the file names of results."""
 
 
 class RenewedByAverage(Distill):
-    """From the second epoch on, unknown labels have the averaged network's probabilities for targets."""
+    """From the second epoch on, the targets of unknown labels are the probabilities of the averaged network."""
 
     def on_epoch_end(self, training: TrainingContext) -> None:
-        """The network has seen the labels, so that these targets may leak."""
+        """Update the targets. They may leak, because the network has seen the labels."""
         found = torch.from_numpy(training.score()).sigmoid().to(self.targets)
         known = torch.from_numpy(training.table.states() == POSITIVE)
         self.targets = torch.where(known, self.targets, found)
 
 
 class Renewed(Distill):
-    """Targets are solved for again after every epoch, on the features the network has by then."""
+    """Targets are computed again after every epoch by a probe on the current embeddings."""
 
     def on_epoch_end(self, training: TrainingContext) -> None:
-        """The network has seen the labels, so that these targets may leak."""
+        """Update the targets. They may leak, because the network has seen the labels."""
         teacher = fit_table(training.table, training.embed(), ProbeOptions(negatives=False), seed=training.seed)
         targets = teacher.calibration.soft_targets(teacher.loo_scores, training.table.states())
         self.targets = torch.from_numpy(targets).to(self.targets)
 
 
 class Variational(Distill):
-    """PU-MLC's loss (equations 8 and 11) with targets for positives: each counts as much as it is probable."""
+    """PU-MLC's loss (equations 8 and 11) with positives weighted by their targets."""
 
     def training_step(self, network: Any, inputs: Tensor, states: Tensor, step: StepContext) -> dict[str, Tensor]:
         """Variational part, and consistency of blended neighbours."""
@@ -113,18 +113,18 @@ class Teaching:
     lr: float = RATE
     average: float = 0.0
     label_folds: bool = False
-    """Whether targets are those of networks that did not see the labels: each learns with a fifth of the tags hidden,
-    and a label's score is that of the network from which it was hidden."""
+    """Whether targets come from networks that have not seen the labels: each is trained with a fifth of the tags
+    hidden, and a label's score is that of the network for which it was hidden."""
 
 
 class Student:
-    """A network before, while and after it learns.
+    """A network before, during and after training.
 
     Args:
-        problem: Photos and seed.
-        states: N×C what is known of them.
-        teaching: How it learns.
-        shown: N×C what it is shown of that; all of it by default. Which photos are held out does not depend on it.
+        problem: Images and seed.
+        states: Known label states, shape (N, C).
+        teaching: How it is trained.
+        shown: Label states used for training; default: ``states``. They do not affect which images are held out.
     """
 
     def __init__(self, problem: Problem, states: States, teaching: Teaching, shown: States | None = None) -> None:
@@ -159,29 +159,29 @@ class Student:
         self.trainer = Trainer(fabric, config, method, self.network.trainable, learned, held, verbose=False)
 
     def features(self) -> list[Scores]:
-        """Of the photos learned from, held out and judged, each with its parts."""
+        """Embeddings with windows of the training, held-out and test images."""
         pool = partial(pool_windows, pooling="average", window=WINDOW)
         return [
             self.trainer.embed(dataset, pool) for dataset in (self.trainer.dataset, self.trainer.holdout, self.test)
         ]
 
     def solve_unseen(self, features: Scores) -> Probe:
-        """The closed form on features that saw no label: everything is chosen by leave-one-out."""
+        """Fit a probe on embeddings that have not seen labels, with all choices by leave-one-out."""
         return self._fit(features)
 
     def unseen_scores(self, features: Scores) -> Scores:
-        """Leave-one-out scores of the photos learned from, as whole photos, known tags levelled."""
+        """Leave-one-out scores of the training images without windows, rescaled for known tags."""
         probe = self.solve_unseen(features[:, 0])
         return probe.first_scores(np.arange(self.states.shape[1]))
 
     def solve_seen(self, features: Scores, penalty: float) -> Probe:
-        """The closed form on features that saw labels, after one step."""
+        """Fit a probe on embeddings that have seen labels, with one step."""
         probe = self._fit(features, step=ONE_STEP)
         probe.set_penalty(penalty)
         return probe
 
     def held_out_penalty(self, probe: Probe, held: Scores) -> float:
-        """λ by the known tags of the photos held out."""
+        """λ chosen with the known tags of the held-out images."""
         found = dict(zip(PENALTIES, probe.scores_at(held, PENALTIES), strict=True))
         return choose_penalty(found.__getitem__, self.states[self.held] == POSITIVE, between=False)
 
@@ -190,7 +190,7 @@ class Student:
 
 
 class Beginning:
-    """What is solved on the network before it learns: the same for all rows of a problem and its labels."""
+    """Probes on the initial network, shared by all rows of a problem and its labels."""
 
     def __init__(self, problem: Problem, states: States) -> None:
         self.problem, self.states = problem, states
@@ -211,14 +211,14 @@ _last: list[Beginning] = []
 
 
 def beginning(problem: Problem, states: States) -> Beginning:
-    """Of the problem and labels that were asked for last, it is at hand."""
+    """Probes on the initial network; the last result is cached."""
     if not _last or _last[0].problem is not problem or not np.array_equal(_last[0].states, states):
         _last[:] = [Beginning(problem, states)]
     return _last[0]
 
 
 def as_it_began(problem: Problem, labels: Labels, *, one_step: bool = False) -> Learned:
-    """The closed form on a network that did not learn: as ``auto`` solves it, or as what was learned is solved on."""
+    """A probe on the initial network: as in ``auto``, or with one step as on trained networks."""
     with preserved_random_state():
         began = beginning(problem, known_positives(labels.states))
         chosen = {"penalty": began.penalty, "soft_step": began.step}
@@ -228,7 +228,7 @@ def as_it_began(problem: Problem, labels: Labels, *, one_step: bool = False) -> 
 
 
 def learn(problem: Problem, labels: Labels, *, teaching: Teaching) -> Learned:
-    """Teach a network, and score the photos that are judged in every way."""
+    """Train a network, and score the test images with every use of it."""
     with preserved_random_state():
         states = known_positives(labels.states)
         began = beginning(problem, states)
@@ -268,9 +268,9 @@ def _source(student: Student, features: Scores, began: Beginning) -> Scores:
 
 
 def _unseen_scores(problem: Problem, states: States, teaching: Teaching, penalty: float) -> Scores:
-    """Scores of the photos learned from, each label's by a network from which it was hidden.
+    """Scores of the training images, each label by a network for which it was hidden.
 
-    A label that is unknown has its fold too: known and unknown ones are then scored alike.
+    Unknown labels have folds too, so that known and unknown labels are scored alike.
     """
     fold_of = random_stream("teaching folds", problem.seed).integers(FOLDS, size=states.shape)
     scores: list[Scores] = []
@@ -298,7 +298,7 @@ def _table(states: States) -> LabelTable:
 
 
 def _standard(scores: Scores) -> Scores:
-    """Each class's scores with mean 0 and deviation 1, so that a sum is no matter of scale."""
+    """Standardise the scores of each class, so that sums do not depend on scale."""
     return np.asarray((scores - scores.mean(0)) / np.maximum(scores.std(0), 1e-9))
 
 
@@ -344,4 +344,4 @@ WAYS = {
     ON_TARGETS: "solved on the targets",
     SUM: "sum with the initial scores",
 }
-"""Measures of a row, and the heads of their columns."""
+"""Measures of a row, and their column headers."""

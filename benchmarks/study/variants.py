@@ -1,4 +1,4 @@
-"""The rows of the study: the probe, the probe with one change, and its rivals."""
+"""Rows of the study: the probe, the probe with one change, and other methods."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Learn = Callable[[Problem, Labels], Learned]
 
 @dataclass(frozen=True)
 class Variant:
-    """One row."""
+    """One row of a table."""
 
     name: str
-    """As in the names of files."""
+    """Name in file names."""
     title: str
-    """As in a table."""
+    """Name in tables."""
     learn: Learn
     seconds: float
     """Approximate CPU time of a cell with 5,000 images, 2,000 landmarks and 80 classes, for the first estimate."""
     needs_negatives: bool = False
     against: str = "auto"
-    """The row from which it differs in one thing."""
+    """The row from which it differs in one respect."""
     chooses_step: bool = False
     """Whether it chooses between one step and two."""
 
@@ -101,4 +101,4 @@ ABLATION = (
 """Each row differs in one respect from the row it is compared with."""
 
 SETTINGS = (AUTO, WITH_NEGATIVES, BCE, AN)
-"""Where do positives alone lose?"""
+"""Rows of part ``settings``."""
