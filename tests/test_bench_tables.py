@@ -106,7 +106,7 @@ def test_a_number_that_could_not_be_computed_is_a_dash():
 def test_a_bench_without_results_is_an_empty_table():
     table = table_1([], "coco-mini", "probe", ["PU-MLC"])
     assert table.rows[0][0] == "PU-MLC"
-    assert table.notes[0] == "Nothing of this was run yet."
+    assert "No results" in table.notes[0]
 
 
 def test_a_table_names_how_many_images_were_trained_on_in_one_phrase():
@@ -295,7 +295,7 @@ def test_what_a_seed_does_to_both_rows_does_not_hide_a_small_difference():
 def test_seeds_that_change_nothing_are_one_measurement():
     repeated = verdict([0.5, 0.5, 0.5], [0.4, 0.4, 0.4])
     assert repeated.word == "undecided (one seed)"
-    assert repeated.sentence.endswith("+10.00 points in each of 3 seeds, which change nothing here: they count as one")
+    assert "+10.00 points in each of 3" in repeated.sentence and "interval" not in repeated.sentence
 
 
 def test_equal_rows_are_no_difference():
@@ -305,7 +305,7 @@ def test_equal_rows_are_no_difference():
 
 def test_a_verdict_of_one_seed_or_of_none_says_so():
     assert verdict([0.9], [0.1]).word == verdict([0.4], [0.4]).word == "undecided (one seed)"
-    assert verdict([0.5], [0.4]).sentence == "50.0 against 40.0: +10.00 points; one seed, so that its error is unknown"
+    assert verdict([0.5], [0.4]).sentence.startswith("50.0 against 40.0: +10.00 points; one seed")
     assert verdict([], []).word == "not measured"
     assert verdict([], []).sentence == "–"
 
