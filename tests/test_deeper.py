@@ -203,7 +203,7 @@ def test_a_run_that_went_deeper_is_used_as_any_other(place, known, tables, tmp_p
     np.testing.assert_allclose(again.scores(tables[1]), run.scores(tables[1]), atol=1e-6)
     assert load_file(run.path / "model.safetensors")["head.landmarks"].shape[0] == len(known)
     assert load_network(run).head.window == 3
-    assert f"Learned from {len(known)} images" in (run.path / "README.md").read_text()
+    assert f"{len(known)} images" in (run.path / "README.md").read_text()
     export_onnx(run, tmp_path / "model.onnx")  # compared with torch, at several sizes, before it is left there
     assert (tmp_path / "model.onnx").exists()
 

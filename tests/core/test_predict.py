@@ -74,6 +74,19 @@ def test_a_picture_gives_the_same_tags_as_a_path_as_bytes_as_an_image_and_as_an_
         assert Run(run).predict(source, top=3)[0].tags == pytest.approx(first.tags, abs=1e-6)
 
 
+def test_images_the_run_learned_from_get_a_note(run, place, folder, capsys):
+    assert predict(run, place / "train") == 0
+    assert "positively missing" in capsys.readouterr().err
+    assert predict(run, folder) == 0
+    assert "positively missing" not in capsys.readouterr().err
+
+
+def test_a_run_looks_with_its_own_network_whatever_is_registered_under_its_name(run, folder, monkeypatch):
+    expected = Run(run).predict(next(folder.iterdir()))
+    monkeypatch.setattr("positively.runs.run.EMBEDDERS", {Run(run).model_config["backbone"]: pytest.fail})
+    assert Run(run).predict(next(folder.iterdir())) == expected
+
+
 def test_an_array_of_several_pictures_is_several(run, folder):
     pixels = np.stack([np.asarray(Image.open(path)) for path in sorted(folder.iterdir())[:3]])
     found = Run(run).predict(pixels, top=1)

@@ -1,5 +1,6 @@
 """The report of a run: what stands in it, that it needs nothing else, and how it looks in a browser."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -15,13 +16,14 @@ from pages import assert_stands_alone, headings, rows_of, text_of
 from positively.calibration import CalibratedScores, OutOfSample, calibrate_summary, summarize
 from positively.cli import main
 from positively.errors import FileError, ImageError, RunError
-from positively.files import write_json
 from positively.labels import POSITIVE
 from positively.report.page import render_page
 from positively.report.run.contents import read_contents
 from positively.report.run.photos import PhotoBook
 from positively.report.run.quality import judge, reliability, wilson
+from positively.report.run.summary import summary_section
 from positively.report.run.writing import run_sections
+from positively.runs.card import write_evaluation
 from positively.runs.sources import find_root, image_folders
 from wording import assert_names, naming
 
@@ -51,9 +53,7 @@ def tags(tables):
 def run(place, tags, tables):
     """A run that was trained, evaluated and reported on."""
     made = po.fit(tags, out=str(place / "reported"), quiet=True, **basics(place))
-    evaluation = made.evaluate(tables[1]).to_dict()
-    write_json(made.folder.evaluation, {"table": "held/test.csv", "split": None, **evaluation})
-    made.folder.record(made.folder.evaluation)
+    write_evaluation(made, made.evaluate(tables[1]), table="held/test.csv")
     po.write_report(made)
     return made
 
@@ -94,12 +94,53 @@ def test_the_table_of_tags_counts_what_the_table_holds_and_what_was_measured(run
     assert "Measured on test.csv" in text_of(run)
 
 
+def test_an_evaluation_says_with_which_thresholds_in_file_card_and_page(run, tables, tmp_path):
+    copy = shutil.copytree(run.path, tmp_path / "run")
+    for _ in range(2):
+        strict = po.Run(copy, min_precision=0.8, head="linear")
+        write_evaluation(strict, strict.evaluate(tables[1]), table="held/test.csv", split="test")
+    told = json.loads(strict.folder.evaluation.read_text())
+    assert told["min_precision"] == 0.8 and told["head"] == "linear"
+    card = strict.folder.verified(strict.folder.card).read_text()
+    assert card.count("## Measured") == 1 and card.count("## Expected") == 1
+    assert_names(card, "test.csv", "80 %", "linear", f"{100 * told['mean_average_precision']:.1f}")
+    po.write_report(copy)
+    assert "80 %" in rows_of(text_of(strict), "Measured on test.csv")[0][0]
+    assert "80 %" not in rows_of(text_of(run), "Measured on test.csv")[0][0]
+
+
+def test_an_evaluation_does_not_replace_another_file(run, tables, tmp_path):
+    mine = tmp_path / "mine.json"
+    mine.write_text("{}")
+    evaluation = run.evaluate(tables[1])
+    with pytest.raises(FileError, match="mine"):
+        write_evaluation(run, evaluation, mine, table="test.csv")
+    for _ in range(2):
+        write_evaluation(run, evaluation, tmp_path / "new.json", table="test.csv")
+
+
+def test_tags_that_were_learned_badly_are_named_at_the_top(run):
+    contents = read_contents(run.path)
+    quality = judge(contents.calibrated, contents.thresholds)
+    first = contents.classes[0]
+    bad = replace(quality, found=np.where(np.arange(len(contents.classes)) == 0, 0.0, quality.known))
+    text = summary_section(contents, bad).text
+    assert f"{first}: 0 of {quality.known[0]:.0f}" in text and contents.classes[1] not in text
+    assert first not in summary_section(contents, replace(quality, found=quality.known)).text
+
+
+def test_photos_are_named_without_the_folders_they_share(tmp_path):
+    book = PhotoBook(None, ["/home/me/photos/a/1.jpg", "/home/me/photos/b/2.jpg"])
+    assert book.photo("/home/me/photos/a/1.jpg", "cat").name == "a/1.jpg"
+    assert PhotoBook(None, ["a/1.jpg", "a/2.jpg"]).photo("a/1.jpg", "cat").name == "a/1.jpg"
+
+
 def test_the_page_has_one_answer_to_how_many_tags_are_missing(run, tags):
     calibrated = read_contents(run.path)
     shifted = replace(calibrated.calibrated.calibration, positives=3 * calibrated.calibrated.calibration.positives)
     contents = replace(calibrated, calibrated=replace(calibrated.calibrated, calibration=shifted))
     sections = {section.heading: section for section in run_sections(contents, PhotoBook(None))}
-    true = next(tile for tile in sections["At a glance"].tiles if tile.label == "tags are true")
+    true = next(tile for tile in sections["At a glance"].tiles if "true tags" in tile.label and "≈" in tile.value)
     missing = re.search(r"About ([\d,]+) tags", sections["Missing tags"].text).group(1)
     known = tags.total(POSITIVE)
     expected = sum(float(row[2].replace(",", "")) for row in sections["Tag by tag"].tables[0].rows)

@@ -1,7 +1,6 @@
 """``positively evaluate``: metrics of a run on a table whose tags are complete."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from positively.cli.parsing import Parser, read_options
 from positively.cli.paths import require_run, require_table
@@ -39,9 +38,9 @@ def main(arguments: list[str]) -> int:
     require_run(values.run)
     require_table(values.table)
     from positively.embedding import read_embeddings
-    from positively.files import write_json
     from positively.logs import counted_progress, logger
     from positively.registry import load_plugin
+    from positively.runs.card import describe_thresholds, write_evaluation
     from positively.runs.run import Run
     from positively.tables.reading import read_labels
 
@@ -58,8 +57,7 @@ def main(arguments: list[str]) -> int:
     with counted_progress("Scoring images", len(table)) as progress:
         embeddings = read_embeddings(values.embeddings, table) if values.embeddings else None
         evaluation = run.evaluate(table, embeddings=embeddings, progress=progress.advance)
-    out = Path(values.out) if values.out else run.folder.evaluation
-    write_json(out, {"table": values.table, "split": split, **evaluation.to_dict()})
-    run.folder.record(out)
-    print(f"\n{evaluation}\n\nWritten to {out}.")
+    out = write_evaluation(run, evaluation, values.out, table=values.table, split=split)
+    used = describe_thresholds({"head": run.head, "min_precision": run.min_precision})
+    print(f"\n{evaluation}\n\n'own thresholds' are {used}. Written to {out}.")
     return 0

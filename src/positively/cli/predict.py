@@ -72,6 +72,7 @@ def _predict(values: Values) -> int:
     require_images(values.image)
     from positively.registry import load_plugin
     from positively.runs.folder import RunFolder
+    from positively.runs.pictures import note_learned
     from positively.runs.run import Run
     from positively.runs.saving import load_model_config
     from positively.runs.tagging import Tagger
@@ -82,6 +83,7 @@ def _predict(values: Values) -> int:
         return _predict_embeddings(values)
     load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
     pictures = _pictures(values)
+    note_learned(RunFolder(values.run), pictures)
     run = Run(values.run, head=values.head, min_precision=values.min_precision, runtime=values.runtime)
     if values.out is not None:
         return _write(run, pictures, values)

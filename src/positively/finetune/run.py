@@ -29,11 +29,11 @@ from positively.models.saving import save_model
 from positively.pipeline import kernel_options
 from positively.probe import METHOD
 from positively.registry import load_plugin
+from positively.runs.card import write_card
 from positively.runs.folder import RunFolder
 from positively.runs.locking import default_place
-from positively.runs.outcome import describe_outcome
+from positively.runs.outcome import describe_outcome, log_heads
 from positively.runs.run import Run
-from positively.runs.saving import write_card
 from positively.runs.train import train_probe
 from positively.tables.overlap import with_hashes
 
@@ -87,6 +87,7 @@ def train(
             _write(folder, training, thresholds)
             if training.calibrated:
                 logger.info(describe_outcome(training.calibrated, training.config.head, training.learned))
+                log_heads(training.calibrated)
             logger.info(f"The run is in {folder.path}.")
         barrier()
     return folder.path
@@ -147,14 +148,26 @@ def _write(folder: RunFolder, training: Training, thresholds: Any) -> None:
         trained_on += "; fine-tuning did not help, so the head is a probe on the original network"
     elif len(learned) > len(training.train):
         trained_on += ", including the held-out images after epoch and thresholds were chosen"
-    measured = training.history[training.epoch - 1] if training.learning_helped else {}
-    write_card(folder, asdict(config), trained_on, measured)
+    write_card(folder, asdict(config), trained_on, _expected(training))
     save_model(
         folder,
         training.classifier,
         learned.classes,
         asdict(config),
         has_exact_scores=training.has_exact_scores,
+    )
+
+
+def _expected(training: Training) -> str:
+    """What is expected of the model, for its card: by its calibration, or else by what the held-out images showed."""
+    if training.calibrated:
+        return describe_outcome(training.calibrated, training.config.head, training.learned)
+    measured = training.history[training.epoch - 1] if training.learning_helped else {}
+    rows = [f"| {name} | {value:.4g} |" for name, value in measured.items() if name.startswith("holdout")]
+    return (
+        "\n".join([f"Held-out images, epoch {training.epoch}:\n", "| measure | value |", "|---|--:|", *rows])
+        if rows
+        else ""
     )
 
 

@@ -19,8 +19,9 @@ import positively
 from positively.errors import FileError, RunError, short
 from positively.files import file_digest, write_text, write_with
 from positively.manifest import Manifest
+from positively.runs.card import score_meaning
 from positively.runs.folder import RunFolder
-from positively.runs.saving import load_model_config, score_meaning
+from positively.runs.saving import load_model_config
 
 _LANDMARKS = """
 Its kernel compares a photo with features of some photos of the training table, which are among the weights.

@@ -1,4 +1,4 @@
-"""What a run says of itself when it is finished, read off scores of labels it did not see."""
+"""What a training expects of its model, from scores of labels that the model did not see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from positively.logs import logger
 
 
 def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, table: LabelTable) -> str:
-    """One paragraph: how good it is, how many tags a photo, which classes it could not learn.
+    """One paragraph: how many tags a photo gets, how many of them are right, which classes were not learned.
 
     Args:
         calibrated: What scores mean, by head.
@@ -30,15 +30,15 @@ def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, tabl
     known = written / max(true, 1e-12)
     if not given:
         return (
-            "Nothing could be learned: no tag has three known photos whose looks tell them from the others. The run "
-            "will give no tags. Tag more photos of each kind."
+            "Nothing could be learned, so the run gives no tags: a tag needs at least three photos that look different "
+            "from the rest. Tag more photos of each kind."
         )
     lines = [
-        f"On photos like these it will give {given:.1f} tags each. Judged by tags it was not shown, about "
-        f"{100 * right / max(given, 1e-12):.0f} % of them are right, and it finds about "
-        f"{100 * right * images / max(true, 1e-12):.0f} % of the true ones.",
-        f"{written / images:.1f} tags a photo are written down; about {true / images:.1f} are true, at most "
-        f"{most / images:.1f}: some {100 * known:.0f} % of the true tags are known."
+        f"On photos like these, it will give {given:.1f} tags per photo. About "
+        f"{100 * right / max(given, 1e-12):.0f} % of them are right, and they cover about "
+        f"{100 * right * images / max(true, 1e-12):.0f} % of the true tags.",
+        f"The table lists {written / images:.1f} tags per photo; about {true / images:.1f} are true (at most "
+        f"{most / images:.1f}), so about {100 * known:.0f} % of the true tags are known."
         + _doubt(known, most / max(true, 1)),
     ]
     lost = np.flatnonzero(~calibration.learned)
@@ -46,20 +46,23 @@ def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, tabl
         counts = table.counts(POSITIVE)
         names = [f"'{table.classes[index]}' ({counts[index]:,})" for index in lost]
         lines.append(
-            f"Not learned, so never predicted: {and_more(names)}. In brackets: photos that carry it. It takes three "
-            "and more, whose looks tell them from the others."
+            f"Not learned, so never given: {and_more(names)}, with the number of photos that carry the tag. A tag "
+            "needs at least three photos that look different from the rest."
         )
-    if len(calibrated) > 1:
-        qualities = ", ".join(f"{name} {pooled_log_rank(part.summary):.2f}" for name, part in calibrated.items())
-        logger.debug(f"How high unseen tags rank (mean −log of the share of photos above), by head: {qualities}.")
     return "\n".join(lines)
 
 
+def log_heads(calibrated: Mapping[str, CalibratedScores]) -> None:
+    """Log, for those who ask for details, how high unseen tags rank by each head."""
+    qualities = ", ".join(f"{name} {pooled_log_rank(part.summary):.2f}" for name, part in calibrated.items())
+    logger.debug(f"Mean −log of the share of photos that rank above an unseen tag, by head: {qualities}.")
+
+
 def _doubt(known: float, room: float) -> str:
-    """Where few tags are known, or few photos, the number of true ones is hardly identifiable, and that is said."""
+    """Where few tags or few photos are known, the number of true tags is hardly identifiable."""
     if known > 0.2 and room < 2:
         return ""
     return (
-        " So few known tags leave that open: numbers and percentages may be off by half and more. Some verified "
-        "absences (a column 'absent') or more tags make them firm."
+        " With so few known tags, these numbers may be wrong by half or more. Some verified absences (a column "
+        "'absent') or more tags make them reliable."
     )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from positively.errors import ImageError, and_more
-from positively.images.decode import is_image_name
+from positively.errors import ImageError, PositivelyError, and_more
+from positively.images.decode import content_hash, is_image_name
 from positively.logs import logger
+from positively.runs.folder import RunFolder
 from positively.runs.tagging import Picture
 from positively.tables.formats import find_format, table_suffixes
 from positively.tables.options import ReadOptions
+
+# Images that are compared with those the run learned from.
+_SAMPLE = 16
 
 
 def find_pictures(places: Sequence[str | Path], images: str | Path | None = None) -> list[Picture]:
@@ -61,6 +66,23 @@ def _images_under(folder: Path) -> Iterator[Path]:
         for path in (Path(place, name) for name in names if is_image_name(name)):
             if path.is_file() or path.is_symlink():
                 yield path
+
+
+def note_learned(run: RunFolder, pictures: Sequence[Picture]) -> None:
+    """Log a note if some images are among those the run learned from; a few files are read for that."""
+    if not run.images.exists():  # a run of the hub does not name its images
+        return
+    sample = [picture.source for picture in pictures[:: max(1, len(pictures) // _SAMPLE)][:_SAMPLE]]
+    files = [Path(source) for source in sample if isinstance(source, str | Path) and Path(source).is_file()]
+    count = 0
+    with suppress(PositivelyError):  # what cannot be read is reported where it is used
+        learned = {code for _, code in run.read_images()}
+        count = sum(content_hash(file) in learned for file in files)
+    if count:
+        logger.info(
+            f"Note: {count} of {len(files)} images looked at are images the run learned from. Their scores repeat the "
+            f"tags of the table; to find missing tags, use `positively missing {run.path}`."
+        )
 
 
 def read_list(text: str) -> list[Picture]:

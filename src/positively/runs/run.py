@@ -211,30 +211,30 @@ class Run:
         Raises:
             RunError: If it was fitted to embeddings from a file, or its module is not given.
         """
-        config = self.model_config
+        config, has_network = self.model_config, self.folder.network.exists()
+        if self.backbone is not None and (self.runtime == "torch" or not has_network):
+            return module_embedder(self.path, config, self.backbone, self.device)
+        if has_network:
+            network = self.folder.verified(self.folder.network)
+            return OnnxEmbedder(network, preprocessing_of_run(config), key=config["embedding_key"])
         if config["backbone"] in EMBEDDERS:
             made: Embedder = EMBEDDERS[config["backbone"]]()
             if made.key != config["embedding_key"]:
                 raise RunError(
-                    f"{self.path} was trained with embedder '{config['backbone']}' of key {config['embedding_key']}; "
-                    f"the one that is registered has key {made.key}. Register the same one, or train the run again."
+                    f"{self.path} was trained with embedder '{config['backbone']}' of key {config['embedding_key']}, "
+                    f"but the registered one has key {made.key}. Register the same one, or train the run again."
                 )
             return made
-        if self.backbone is not None and (self.runtime == "torch" or not self.folder.network.exists()):
-            return module_embedder(self.path, config, self.backbone, self.device)
-        if not self.folder.network.exists() and config["backbone"] == "embeddings":
+        if config["backbone"] == "embeddings":
             raise RunError(
                 f"{self.path} was trained on embeddings from a file and has no network to look at images with. Pass "
                 f"embeddings of the same kind with {option('embeddings', 'FILE')}."
             )
-        if not self.folder.network.exists():
-            raise RunError(
-                f"{self.path} was trained with an embedder or module of your own, '{config['backbone']}', and does not "
-                f"hold its code. Pass {option('plugin', 'FILE')}, or in Python po.Run({str(self.path)!r}, "
-                "backbone=module)."
-            )
-        network = self.folder.verified(self.folder.network)
-        return OnnxEmbedder(network, preprocessing_of_run(config), key=config["embedding_key"])
+        raise RunError(
+            f"{self.path} was trained with an embedder or module of your own, '{config['backbone']}', and does not "
+            f"contain its code. Pass {option('plugin', 'FILE')}, or in Python po.Run({str(self.path)!r}, "
+            "backbone=module)."
+        )
 
     @cached_property
     def predictor(self) -> Predictor:

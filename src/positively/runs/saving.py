@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import positively
 from positively.errors import RunError, option
-from positively.files import write_json, write_text, write_with
+from positively.files import write_json, write_with
 from positively.probe import KernelClassifier, LinearClassifier, Probe
 from positively.runs.folder import FORMAT, RunFolder
 
@@ -76,38 +76,3 @@ def load_model_config(folder: RunFolder) -> dict[str, Any]:
 def has_exact_scores(model_config: Mapping[str, Any]) -> bool:
     """Whether the stored scores of a run's photos have not seen their labels."""
     return bool(model_config.get("has_exact_scores", model_config["depth"] == "probe"))
-
-
-_PROBABILITIES = """Scores are probabilities that an image carries a tag, found from labels the classifier did not see
-(`calibration.safetensors`). A tag is given where its probability reaches the class's threshold (`thresholds.json`: the
-largest expected F1; null for a class that could not be learned)."""
-_SCORES = """A tag is predicted where its score reaches the class's threshold (`thresholds.json`), found on images held
-out from training. Scores order images by how likely they carry a tag; they are not probabilities."""
-
-
-def score_meaning(folder: RunFolder) -> str:
-    """What the scores of a run are, for its card."""
-    return _PROBABILITIES if folder.calibration.exists() else _SCORES
-
-
-def write_card(folder: RunFolder, config: Mapping[str, Any], trained_on: str, epoch: Mapping[str, float]) -> None:
-    """Write the model card: what the model is, what it learned from, what it measured in its ``epoch`` (if any)."""
-    rows = [f"| {name} | {value:.4g} |" for name, value in epoch.items()]
-    measured = "\n".join(["\nMeasured in training:\n", "| measure | value |", "|---|---|", *rows, ""]) if rows else ""
-    given = ", ".join(f"{name} {value}" for name, value in config["method_options"].items()) or "the defaults"
-    write_text(
-        folder.card,
-        f"""# {folder.path.name}
-
-A multi-label image classifier trained with `{config["method"]}` (options: {given}) by positively
-{positively.__version__}: backbone `{config["backbone"]}` at {config["image_size"]} px, depth `{config["depth"]}`,
-seed {config["seed"]}.
-
-Learned from {trained_on}.
-
-{score_meaning(folder)}
-
-    positively predict {folder.path} photo.jpg
-    positively evaluate {folder.path} test.csv --blank negative
-{measured}""",
-    )

@@ -17,12 +17,13 @@ from positively.logs import counted_progress, logger
 from positively.pipeline import embed_table, kernel_options, probe_options, resolve_probe
 from positively.probe import KernelClassifier, Probe, ProbeOptions, fit_table
 from positively.probe.tables import calibrated_heads, first_out_of_sample, fit_measures
+from positively.runs.card import write_card
 from positively.runs.folder import RunFolder
 from positively.runs.hiding import Rows, hide_labels, training_rows
 from positively.runs.locking import default_place
 from positively.runs.network import build_model, write_model
-from positively.runs.outcome import describe_outcome
-from positively.runs.saving import save_probe, write_card, write_model_config
+from positively.runs.outcome import describe_outcome, log_heads
+from positively.runs.saving import save_probe, write_model_config
 from positively.runs.sources import read_config
 from positively.tables.overlap import can_hash, with_hashes
 
@@ -63,7 +64,9 @@ def train_probe(
             X, landmarks = embeddings.X[rows], kernel.landmarks
             probe = fit_table(train, X, options, seed=config.seed, landmarks=landmarks, linear=True)
         _write(folder, seen, (rows, held_out), embeddings, probe, settings)
-        logger.info(describe_outcome(calibrated_heads(probe), "kernel", train))
+        calibrated = calibrated_heads(probe)
+        logger.info(describe_outcome(calibrated, "kernel", train))
+        log_heads(calibrated)
         logger.info(f"The run is in {folder.path}.")
     return folder.path
 
@@ -127,7 +130,8 @@ def _write(
             model = build_model(backbone, KernelClassifier.of(probe), thresholds, train.classes, "kernel")
             write_model(folder.network, model)
     labels = f"{train.total(POSITIVE):,} positive labels of {len(train.classes)} classes"
-    write_card(folder, settings, f"{len(train):,} images with {labels}", {})
+    expected = describe_outcome(calibrated, "kernel", train)
+    write_card(folder, settings, f"{len(train):,} images with {labels}", expected)
     write_model_config(folder, _describe(embeddings, settings, probe), train.classes)
 
 

@@ -8,6 +8,7 @@ from positively.report.run.contents import RunContents
 from positively.report.run.quality import Quality, overall_curve, reliability, wilson
 from positively.report.run.wording import evaluated_table, percent
 from positively.report.tables import Table
+from positively.runs.card import describe_thresholds
 
 
 def quality_section(contents: RunContents, quality: Quality) -> Section:
@@ -25,9 +26,9 @@ def quality_section(contents: RunContents, quality: Quality) -> Section:
     if contents.evaluation is not None:
         f1, measured = contents.evaluation["f1"], contents.evaluation
         text += (
-            f"\n\nMeasured on {measured['images']:,} photos of {evaluated_table(contents)}, whose tags it did not see: "
-            f"{percent(f1['overall_precision'])} of the tags it gives are right, and it finds "
-            f"{percent(f1['overall_recall'])} of the true ones."
+            f"\n\nMeasured on {measured['images']:,} photos of {evaluated_table(contents)}, whose tags it did not see, "
+            f"with {describe_thresholds(measured)}: {percent(f1['overall_precision'])} of the tags it gives are right, "
+            f"and they cover {percent(f1['overall_recall'])} of the true tags."
         )
         tables = [measured_table(contents)]
     pictures = [
@@ -78,9 +79,9 @@ def measured_table(contents: RunContents) -> Table:
     measured = contents.evaluation
     assert measured is not None
     names = {
-        "f1": "at the run's own thresholds",
-        "f1_at_half": "where the score is 0.5 or more",
-        "f1_top_3": "three tags each",
+        "f1": describe_thresholds(measured),
+        "f1_at_half": "threshold 0.5 for every tag",
+        "f1_top_3": "three tags per photo",
     }
     keys = ("overall_precision", "overall_recall", "overall_f1", "class_precision", "class_recall", "class_f1")
     rows = [(name, *(f"{100 * measured[key][part]:.1f}" for part in keys)) for key, name in names.items()]

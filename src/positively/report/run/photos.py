@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PureWindowsPath
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +28,11 @@ class PhotoBook:
 
     Args:
         root: Folder below which the images lie; None if it was not found.
+        images: Names of the images; the folders that all of them share are not shown.
     """
 
-    def __init__(self, root: Path | None) -> None:
-        self.root = root
+    def __init__(self, root: Path | None, images: Sequence[str] = ()) -> None:
+        self.root, self._hidden = root, len(shared_folders(images))
         self.lost: dict[str, str] = {}
         """Images that could not be shown, and why."""
         self._made: dict[str, tuple[str, bool]] = {}
@@ -44,7 +46,7 @@ class PhotoBook:
                 self.lost[image] = str(getattr(error, "reason", "")) or "not found"
         uri, is_tiny = self._made.get(image, ("", False))
         problem = f"This picture cannot be shown: {self.lost[image]}." if image in self.lost else ""
-        return Photo(image, uri, problem, title, badge, lines, is_tiny)
+        return Photo(image[self._hidden :], uri, problem, title, badge, lines, is_tiny)
 
     def _shrink(self, image: str) -> tuple[str, bool]:
         if self.root is None:
@@ -56,6 +58,19 @@ class PhotoBook:
         picture.save(data, "PNG" if is_tiny else "JPEG", quality=QUALITY)
         kind = "png" if is_tiny else "jpeg"
         return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}", is_tiny
+
+
+def shared_folders(images: Sequence[str]) -> str:
+    """The folders that all images lie in, if their names are whole paths; else nothing.
+
+    >>> shared_folders(["/home/me/photos/a/1.jpg", "/home/me/photos/b/2.jpg"])
+    '/home/me/photos/'
+    """
+    first, last = min(images, default=""), max(images, default="")
+    if not PureWindowsPath(first).anchor:  # which knows the roots of all systems
+        return ""
+    same = [one for one, other in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
+    return first[: max(first.rfind(mark, 0, len(same)) for mark in "/\\") + 1]
 
 
 def first_of_each(pairs: Pairs, count: int, each: int) -> list[int]:

@@ -111,7 +111,9 @@ def photos_section(
 
     def doubted(row: int) -> Photo:
         photo = whole(row)
-        return book.photo(photo.name, photo.title, lines=[f"{mistakes[row]:.1f} mistakes expected", *photo.lines])
+        return book.photo(
+            contents.images[row], photo.title, lines=[f"{mistakes[row]:.1f} mistakes expected", *photo.lines]
+        )
 
     galleries = [
         Gallery(

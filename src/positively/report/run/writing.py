@@ -52,7 +52,8 @@ def write_run_report(
     page = Path(out) if out is not None else contents.folder.report
     refuse_foreign(page, _is_report)
     likely = [contents.root] if contents.root is not None else []
-    book = PhotoBook(photo_root(contents.folder.path, contents.images, contents.config, images, likely))
+    root = photo_root(contents.folder.path, contents.images, contents.config, images, likely)
+    book = PhotoBook(root, contents.images)
     title = f"Report of {contents.folder.path.absolute().name}"
     write_text(page, render_page(run_sections(contents, book), title, _lead(contents)))
     contents.folder.record(page)
@@ -69,7 +70,7 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
     # One answer to how many tags are missing: that of the list.
     counts = contents.out_of_sample.calibrated if contents.out_of_sample is not None else None
     quality = judge(calibrated, contents.thresholds, counts) if calibrated is not None else None
-    sections: list[Section | None] = [summary_section(contents, quality)]
+    sections: list[Section | None] = [summary_section(contents, quality, missing)]
     soft = None
     if quality is None:
         sections += [scores_section(contents), thresholds_section(contents)]
