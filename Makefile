@@ -10,10 +10,14 @@ PYTEST_OPTIONS := -n auto --dist worksteal
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo docs test test-core test-full test-all lint types chromium benchmarks clean
+.PHONY: demo demo-paper docs test test-core test-full test-all lint types chromium benchmarks clean
 
 demo: $(CORE_STAMP)
 	$(CORE)/positively demo
+	@echo "The method of the paper, on a network (installs torch): make demo-paper"
+
+demo-paper: $(STAMP)
+	$(BIN)/positively demo --paper
 
 # The core where torch is not installed, then what needs torch.
 test: lint types test-core test-full
@@ -63,4 +67,4 @@ $(STAMP) $(CORE_STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-core runs build site *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-core runs positively-demo build site *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

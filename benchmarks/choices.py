@@ -4,7 +4,7 @@ Every variant trains on the 30 % of tags of the demo (seed 0) with the network o
 loss on the held-out scenes, which needs no negatives. The second column checks the criterion: mAP on the same scenes
 with complete labels, which a user would not have.
 
-Run as ``python -m benchmarks.choices`` from the root of the project; about six minutes on two cores.
+Run ``python -m benchmarks.choices`` from the root of the project; it takes about six minutes on two cores.
 """
 
 import csv
@@ -14,8 +14,7 @@ from pathlib import Path
 from positively.api import fit
 from positively.finetune import split_rows
 from positively.metrics import mean_average_precision
-from positively.research.demo import make_tables, write_tags
-from positively.research.paper_demo import NETWORK
+from positively.research.paper_demo import NETWORK, make_tables, write_tags
 
 FORMS = {
     "as published (γ .55, α 1)": {},

@@ -40,10 +40,10 @@ def test_every_figure_of_the_results_is_printed_on_a_page_of_the_research():
 
 def test_the_paper_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatch, capsys):
     from positively.cli import main
-    from positively.research import demo, paper_demo
+    from positively.research import paper_demo
 
-    monkeypatch.setattr(demo, "TRAIN_SCENES", 64)
-    monkeypatch.setattr(demo, "TEST_SCENES", 32)
+    monkeypatch.setattr(paper_demo, "TRAIN_SCENES", 64)
+    monkeypatch.setattr(paper_demo, "TEST_SCENES", 32)
     monkeypatch.setitem(paper_demo.NETWORK, "epochs", 1)
     monkeypatch.setitem(paper_demo.NETWORK, "batch_size", 16)
     assert main(["demo", "--paper", "--out", str(tmp_path)]) == 0
@@ -55,7 +55,7 @@ def test_the_paper_demo_prints_draws_and_does_nothing_twice(tmp_path, monkeypatc
     runs = sorted(path.name for path in tmp_path.glob("*-seed*"))
     assert len(runs) == 8
     tags = [(tmp_path / "scenes" / name).read_text() for name in ("train-30-percent-seed0.csv", "train.csv")]
-    known, complete = (sum(text.count(digit) for digit in demo.CLASSES) for text in tags)
+    known, complete = (sum(text.count(digit) for digit in paper_demo.CLASSES) for text in tags)
     assert np.isclose(known / complete, 0.3, atol=0.12)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")}
     assert main(["demo", "--paper", "--out", str(tmp_path)]) == 0

@@ -64,20 +64,6 @@ def test_everyday_use_loads_no_torch(place, tables, environment, tmp_path):
     assert len((tmp_path / "tags.csv").read_text().splitlines()) == 101
 
 
-def test_the_demo_finds_hidden_tags(place, tmp_path, monkeypatch, capsys):
-    from positively.research import demo
-
-    monkeypatch.setattr(demo, "TRAIN_SCENES", 64)
-    monkeypatch.setattr(demo, "TEST_SCENES", 32)
-    monkeypatch.setenv("POSITIVELY_CACHE", str(tmp_path / "cache"))
-    assert main(["demo", "--out", str(tmp_path / "demo"), "--backbone", str(place / "colors.onnx")]) == 0
-    assert "mAP" in capsys.readouterr().out and (tmp_path / "demo" / "run" / "report.html").exists()
-    scenes = tmp_path / "demo" / "scenes"
-    tags = [(scenes / name).read_text() for name in ("train-30-percent-seed0.csv", "train.csv")]
-    known, complete = (sum(text.count(digit) for digit in demo.CLASSES) for text in tags)
-    assert np.isclose(known / complete, 0.3, atol=0.12)
-
-
 @pytest.mark.skipif(HAS_TORCH, reason="torch is installed here")
 @pytest.mark.parametrize(
     "words",

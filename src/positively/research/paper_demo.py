@@ -20,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.api import Run, fit, read
-from positively.files import write_json
+from positively.files import write_json, write_text
 from positively.labels import LabelTable
 from positively.logs import logger, shown
 from positively.report import report_training
-from positively.research import demo
-from positively.research.scenes import CLASSES
+from positively.research.scenes import CLASSES, write_scenes
 
+KNOWN_RATIO = 0.3
+TRAIN_SCENES, TEST_SCENES = 2000, 1000
 NETWORK: dict[str, Any] = {
     "backbone": "positively_tiny",
     "weights": "none",
@@ -62,13 +63,43 @@ CONTESTANTS = (
 )
 
 
+def make_tables(folder: Path) -> tuple[LabelTable, LabelTable]:
+    """Write the scenes, unless an earlier call did, and return the complete tables of train and test."""
+    logger.info(f"Writing {TRAIN_SCENES:,} + {TEST_SCENES:,} scenes of handwritten digits to {folder}.")
+    tables = []
+    for part, count in (("train", TRAIN_SCENES), ("test", TEST_SCENES)):
+        file = folder / f"{part}.csv"
+        if not file.exists():  # written last: an interrupted call starts again
+            write_scenes(folder, part, count)  # type: ignore[arg-type]
+        tables.append(read(file, classes=str(classes_file(folder)), blank="negative", quiet=True))
+    return tables[0], tables[1]
+
+
+def write_tags(folder: Path, table: LabelTable, seed: int = 0) -> LabelTable:
+    """Write 30 % of the positive tags as a CSV file, the table a user would have, and read it."""
+    hidden = table.with_known_ratio(KNOWN_RATIO, seed).positives_only()
+    lines = []
+    for image, states in zip(hidden.images, hidden.states(), strict=True):
+        lines.append(f"{image},{';'.join(hidden.classes[c] for c in np.flatnonzero(states == 1))}\n")
+    file = folder / f"train-30-percent-seed{seed}.csv"
+    write_text(file, "image,tags\n" + "".join(lines))
+    return read(file, classes=str(classes_file(folder)), quiet=True)
+
+
+def classes_file(folder: Path) -> Path:
+    """Write the names of all classes to a file: a small table may lack one of them."""
+    file = folder / "classes.txt"
+    write_text(file, "\n".join(CLASSES) + "\n")
+    return file
+
+
 def run_demo(out: Path, seeds: int = 2) -> list[dict[str, Any]]:
     """Train and score all contestants with all seeds. Finished trainings are not repeated."""
     scenes = out / "scenes"
-    complete, test = demo.make_tables(scenes)
+    complete, test = make_tables(scenes)
     results = []
     for seed in range(seeds):
-        tags = demo.write_tags(scenes, complete, seed)
+        tags = write_tags(scenes, complete, seed)
         for contestant in CONTESTANTS:
             folder = out / f"{contestant.method}-seed{seed}"
             evaluation = folder / "evaluation.json"
@@ -144,7 +175,7 @@ def draw(results: list[dict[str, Any]], file: Path, scenes: Path, shown: int = 6
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
-    truth = read(scenes / "test.csv", classes=str(demo.classes_file(scenes)), blank="negative", quiet=True)
+    truth = read(scenes / "test.csv", classes=str(classes_file(scenes)), blank="negative", quiet=True)
     run = Run(next(result["run"] for result in results if result["name"] == CONTESTANTS[0].name))
     paths = [str(path) for path in truth.paths[:shown]]
     bottom.suptitle("Tags auto predicts for test scenes: ✓ there, ✗ not there, – missed", fontsize=11)
