@@ -205,8 +205,9 @@ def find_missing(
     with shown(quiet):
         if isinstance(source, str | Path) and not _is_run(Path(source)):
             named = {name: options.pop(name) for name in list(options) if name in kinds_of(ReadOptions)}
-            source = read(source, **named, **({} if images is None else {"images": images}))
-            images = None
+            if isinstance(images, str | Path):
+                named["images"], images = images, None
+            source = read(source, quiet=quiet, **named)
         if isinstance(source, LabelTable):
             _refuse(states=states, images=images, classes=classes)
             settings = replace(config or TrainConfig(), **_checked(options, TrainConfig, "find_missing"))
@@ -217,8 +218,9 @@ def find_missing(
             return missing_in_run(source if isinstance(source, Run) else Run(source), min_probability=min_probability)
         if states is None:
             raise ConfigError("find_missing takes a table, a run, or an array of probabilities with its states.")
-        names = None if images is None else [str(image) for image in images]
-        return missing_in_scores(source, states, names, classes, min_probability=min_probability)
+        if isinstance(images, str | Path):
+            raise ConfigError("With an array of probabilities, images are names, one for each row.")
+        return missing_in_scores(source, states, images, classes, min_probability=min_probability)
 
 
 def _is_run(path: Path) -> bool:

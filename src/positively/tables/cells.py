@@ -21,6 +21,8 @@ _NUMBERS: dict[float, Code] = {1.0: "positive", 0.0: "zero", -1.0: "negative"}
 
 # Lines for each image, from which on a table whose header says "tags" may still hold one tag a line.
 _LINES_AN_IMAGE = 1.5
+# Commas for each other mark in a table whose tags may hold commas.
+_RIVALS = 4
 _SEPARATORS = {";": "';'", "|": "'|'", "\n": "line breaks", ",": "','"}
 _ESCAPED = {"\\n": "\n", "\\t": "\t"}
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -84,6 +86,15 @@ def find_syntax(
     if has_states:
         counts[","] = 0
     chosen = None if one_a_cell else _likely_mark(counts)
+    rival = max((mark for mark in counts if mark != ","), key=lambda mark: counts[mark])
+    is_common = counts[rival] * _RIVALS >= counts[","]
+    if (
+        chosen == ","
+        and counts[rival]
+        and is_common
+        and _is_in_names(",", [tag for cell in filled for tag in cell.split(rival)])
+    ):
+        chosen = rival
     others = [_SEPARATORS[mark] for mark in counts if counts[mark] and mark != chosen]
     notes = (f"{' and '.join(others)} also occur in the tags and were read as part of a name.",) if others else ()
     if chosen is None:
@@ -115,10 +126,14 @@ def are_pairs(images: Sequence[str], cells: Sequence[str], names_one_tag: bool) 
         return True
     if not names_one_tag and mark != ",":
         return False
-    parts_of = {cell: {part.strip() for part in cell.split(mark)} for _, cell in lines}
+    return _is_in_names(mark, [cell for _, cell in lines], enough=all if names_one_tag else any)
+
+
+def _is_in_names(mark: str, cells: Iterable[str], enough: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Whether a mark is part of names: the parts of a cell that holds it are seldom found in other cells."""
+    parts_of = {cell: {part.strip() for part in cell.split(mark)} for cell in map(str.strip, cells)}
     frequency = Counter(part for parts in parts_of.values() for part in parts)
     marked = [parts for cell, parts in parts_of.items() if mark in cell]
-    enough = all if names_one_tag else any
     return sum(enough(frequency[part] > 1 for part in parts) for parts in marked) * 2 < len(marked)
 
 

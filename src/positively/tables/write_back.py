@@ -283,9 +283,10 @@ def _misread(
         expected = expected + scipy.sparse.csr_array((steps, (rows, columns)), shape=expected.shape)
     if not (expected.data == POSITIVE - blank).any():
         return None  # a table without any tag is refused by the reader, and right as it is
-    # The columns of the source, which the reader may not find again beside the new ones.
+    # The columns of the source: the reader might choose others now that there are new ones.
+    named = named_columns(options, edited.columns, edited.layout) if edited.has_header else options
     reading = replace(
-        named_columns(options, edited.columns, edited.layout),
+        named,
         images=str(table.root),
         verify=False,
         skip_missing_images=True,

@@ -51,21 +51,17 @@ class XLSX(RowFormat):
             sheet, places = book.active, []
         first = places[0] if places else 1
         places = places[table.had_header :]
-        old = [[sheet.cell(number, place + 1).value for place in range(table.width)] for number in places]
+        old = [[_copied(sheet.cell(number, place + 1)) for place in range(table.width)] for number in places]
         if table.has_header:
-            _fill(sheet, first, table.columns)
+            _fill(sheet, first, [(name, "s") for name in table.columns])
             first += 1
         for number, (row, texts) in enumerate(zip(table.rows, table.texts(), strict=True), first):
             # What did not change keeps its type: a number, a date, a formula.
             kept = [bool(old) and place < table.width and isinstance(cell, str) for place, cell in enumerate(row.cells)]
-            values = [old[row.origin][place] if kept[place] else text or None for place, text in enumerate(texts)]
-            _fill(sheet, number, values)
-            for place, text in enumerate(texts, 1):
-                if text.startswith("=") and not kept[place - 1]:
-                    sheet.cell(number, place).data_type = "s"
+            _fill(sheet, number, [old[row.origin][i] if kept[i] else (text, "s") for i, text in enumerate(texts)])
         for number in places:
             if number >= first + len(table.rows):
-                _fill(sheet, number, [None] * table.width)
+                _fill(sheet, number, [("", "s")] * table.width)
         book.save(out)
 
 
@@ -110,6 +106,14 @@ def _padded(cells: list[str], width: int) -> list[str]:
     return [*cells, *[""] * (width - len(cells))]
 
 
-def _fill(sheet: Any, row: int, values: Sequence[object]) -> None:
-    for column, value in enumerate(values, 1):
-        sheet.cell(row, column).value = value
+def _copied(cell: Any) -> tuple[object, str]:
+    return cell.value, cell.data_type
+
+
+def _fill(sheet: Any, row: int, values: Sequence[tuple[object, str]]) -> None:
+    """Write values with their types; "s" is text, also if it begins with "="."""
+    for column, (value, kind) in enumerate(values, 1):
+        cell = sheet.cell(row, column)
+        cell.value = None if value == "" else value
+        if kind == "s" and value:
+            cell.data_type = "s"
