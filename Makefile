@@ -20,10 +20,10 @@ demo-paper: $(STAMP)
 	$(BIN)/positively demo --paper
 
 # The core where torch is not installed, then what needs torch.
-test: lint types test-core test-full
+test: lint types docs test-core test-full
 
 # Everything, the core with torch beside it too, and what takes minutes.
-test-all: lint types test-core chromium
+test-all: lint types docs test-core chromium
 	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 lint: $(STAMP)

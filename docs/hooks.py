@@ -52,6 +52,8 @@ def command_line() -> str:
     lines = ["# Command line", "", "The text of this page is what the program prints.", "", *fenced("--help")]
     for verb in VERBS:
         lines += ["", f"## {verb}", "", *fenced(verb, "--help")]
+        more = [f"    {line}".rstrip() for line in fenced(verb, "--help-all")]
+        lines += ["", f'??? note "positively {verb} --help-all"', "", *more]
     return "\n".join(lines) + "\n"
 
 
