@@ -198,6 +198,29 @@ def test_a_format_of_ones_own_is_asked_first(tmp_path):
         read_labels(path)
 
 
+@pytest.mark.parametrize("lost", ["the column", "its cells"])
+def test_a_format_that_drops_an_added_column_is_caught(lost, tmp_path):
+    class Forgetful(TABLES["csv"]):
+        suffixes = (".lossy",)
+
+        def write(self, table, out):
+            super().write(table, out)
+            header, *lines = (line.rpartition(",")[0] for line in out.read_text().splitlines())
+            lines = [header, *lines] if lost == "the column" else [f"{header},missing", *(f"{line}," for line in lines)]
+            out.write_text("\n".join(lines) + "\n")
+
+    path = write_example("csv", tmp_path)
+    try:
+        po.register_table("lossy")(Forgetful)
+        with pytest.raises(TableError, match="missing"):
+            changes = {("c.jpg", "car"): 1}
+            table = read_labels(path)[0]
+            write_table(tmp_path / "o.lossy", table, changes, source=path, options=ReadOptions(), column="missing")
+    finally:
+        TABLES._entries.pop("lossy", None)
+    assert not (tmp_path / "o.lossy").exists()
+
+
 def test_the_command_line_reads_the_format_of_a_plugin(plugin, place, tmp_path, positively):
     table = shapes.write_shapes(tmp_path, "train", 120, seed=1).with_known_ratio(0.5, 0).positives_only()
     path = tmp_path / "shapes.ndjson"

@@ -73,7 +73,8 @@ def read_embeddings(files: Sequence[str | Path], table: LabelTable) -> Embedding
         names = [table.images[row] for row in np.flatnonzero(lacking).tolist()]
         raise ConfigError(
             f"{', '.join(map(str, paths))}: {len(names):,} of {len(table):,} images have no embedding: "
-            f"{and_more(names, 3)}."
+            f"{and_more(names, 3)}. Embed them too, or remove their lines from the table; "
+            f"{option('skip_missing_images', True)} and {option('skip_broken', True)} apply to image files only."
         )
     keys = [found.key for found in read]
     if len(read) > 1 and all((row >= 0).all() for row in rows):

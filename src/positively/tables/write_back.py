@@ -298,6 +298,8 @@ def _misread(
         again, _ = writer.read(path, reading, classes)
     except PositivelyError as error:
         return f"the table could not be read back: {error.message}"
+    if (lost := _lost_column(path, writer, edited)) is not None:
+        return f"the column '{lost}' was not written as it is."
     place_of = {image: place for place, image in enumerate(again.images)}
     # An image without a line says as much as one whose cells are blank.
     nothing = scipy.sparse.csr_array((1, len(classes)), dtype=np.int8)
@@ -317,6 +319,22 @@ def _misread(
             f"'{classes[column]}' of image '{table.images[row]}' would be read back as {names[0]}, and is {names[1]}: "
             "the shape of the table cannot say so."
         )
+    return None
+
+
+def _lost_column(path: Path, writer: Writer, edited: EditableTable) -> str | None:
+    """The first column that the written file lacks, or an added one that has not as many filled cells; else None."""
+    if not isinstance(writer, RowFormat) or not edited.has_header:
+        return None
+    raw = writer.open(path)
+    for place, name in enumerate(edited.columns):
+        if name.strip() not in raw.columns:
+            return name
+        if place >= edited.width:
+            there = raw.columns.index(name)
+            written = sum(cells[there].strip() not in ("", "[]") for _, cells in raw.rows())
+            if written != sum(edited.text(row.cells[place], place).strip() != "" for row in edited.rows):
+                return name
     return None
 
 
