@@ -1,4 +1,4 @@
-"""Train multi-label image classifiers from positive labels alone, and find the labels that are missing.
+"""Train multi-label image classifiers from positive labels alone, and find missing tags.
 
     import positively as po
 
@@ -7,8 +7,8 @@
     run = po.fit(table)
     run.predict(["a.jpg"])
 
-Names are imported when they are first used, so that ``import positively`` and ``positively --help`` cost no torch, and
-scikit-learn is imported by ``PUClassifier`` alone.
+Names are imported on first use, so ``import positively`` and ``positively --help`` do not import torch. Only
+``PUClassifier`` imports scikit-learn.
 """
 
 from typing import TYPE_CHECKING, Any

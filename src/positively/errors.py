@@ -1,10 +1,10 @@
-"""The one exception tree, and options named in messages as the caller would type them.
+"""Exceptions, and the spelling of options in messages.
 
-Every error a user can cause is a sentence that names the place and the fix. The command line prints the sentence and
-exits with 2; a traceback is for our own bugs (or ``--debug``).
+The message of every error that a user can cause names the place and the fix. The command line prints it and exits with
+code 2. Tracebacks are for bugs (or ``--debug``).
 
-An option inside a message is written ``{option("blank", "negative")}``: Python callers read ``blank='negative'``, users
-of the command line ``--blank negative``.
+Options in messages are written ``{option("blank", "negative")}``. Python callers see ``blank='negative'``, users of the
+command line ``--blank negative``.
 """
 
 import re
@@ -13,14 +13,14 @@ import sys
 from ast import literal_eval
 from collections.abc import Sequence
 
-# Two characters for private use mark an option inside a message, until it is known who reads it.
+# Two private-use characters mark an option inside a message until it is shown in Python or in a shell.
 _BEGIN, _END = "\ue000", "\ue001"
 _QUOTES = ("'", '"')
 _MARKED = re.compile(f"{_BEGIN}(.*?)=(.*?){_END}", re.DOTALL)
 
 
 def option(name: str, value: object = None) -> str:
-    """An option (with a value) inside a message; ``True`` is a switch.
+    """An option in a message, with or without a value; with ``True`` it is a switch.
 
     >>> in_python(f"Pass {option('blank', 'negative')}."), in_shell(f"Pass {option('blank', 'negative')}.")
     ("Pass blank='negative'.", 'Pass --blank negative.')
@@ -31,12 +31,12 @@ def option(name: str, value: object = None) -> str:
 
 
 def in_python(text: str) -> str:
-    """A message as a Python caller reads it."""
+    """A message with options as in Python."""
     return _MARKED.sub(lambda match: f"{match[1]}={match[2]}" if match[2] else match[1], text)
 
 
 def in_shell(text: str) -> str:
-    """A message as a user of the command line reads it."""
+    """A message with options as on the command line."""
 
     def flag(match: re.Match[str]) -> str:
         name = f"--{match[1].replace('_', '-')}"
@@ -49,8 +49,8 @@ def in_shell(text: str) -> str:
 
 
 def quoted(*words: str) -> str:
-    """Words of a command as the shell of this system takes them."""
-    if sys.platform == "win32":  # where ' is a letter like any other
+    """Words of a command, quoted for the shell of this system."""
+    if sys.platform == "win32":  # the Windows shell does not quote with '
         from subprocess import list2cmdline
 
         return list2cmdline(words)
@@ -58,11 +58,11 @@ def quoted(*words: str) -> str:
 
 
 class PositivelyError(Exception):
-    """Base of every error that is about the user's input, not about a bug."""
+    """Base class of all errors that are caused by input, not by a bug."""
 
     @property
     def message(self) -> str:
-        """The sentence with its options still marked, to be used inside another one."""
+        """The message with its options still marked, to include it in another message."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
@@ -70,64 +70,64 @@ class PositivelyError(Exception):
 
 
 class LabelError(PositivelyError):
-    """Label states or label tables that do not fit together."""
+    """Label states or label tables are invalid or do not fit together."""
 
 
 class TableError(PositivelyError):
-    """A table of tags that cannot be read as meant."""
+    """A table of tags cannot be read."""
 
 
 class ImageError(PositivelyError):
-    """An image that is missing or cannot be decoded."""
+    """An image is missing or cannot be decoded."""
 
 
 class WeightsError(PositivelyError):
-    """Pretrained weights that cannot be had or do not fit the backbone."""
+    """Pretrained weights cannot be loaded or do not fit the backbone."""
 
 
 class ConfigError(PositivelyError):
-    """An option, or a combination of options, that cannot work."""
+    """An option or a combination of options is invalid."""
 
 
 class InputError(ConfigError, ValueError):
-    """An array or an argument of an estimator, where scikit-learn's contract asks for a ValueError."""
+    """An argument of an estimator is invalid; a ValueError, as scikit-learn's contract requires."""
 
 
 class FileError(PositivelyError):
-    """A file that cannot be written: a full disk, a folder without permission."""
+    """A file cannot be written, for example because the disk is full."""
 
 
 class RunError(PositivelyError):
-    """A run folder that is missing, unfinished or not what was asked for."""
+    """A run folder is missing, unfinished, damaged or in use."""
 
 
 class DivergedError(RunError):
-    """A training whose loss is no longer a number."""
+    """The training loss is no longer a finite number."""
 
 
 class InterruptedRunError(RunError):
-    """A run that was asked to stop, and left a checkpoint."""
+    """A training was interrupted and left a checkpoint."""
 
 
 class MetricError(PositivelyError):
-    """Scores and labels from which a metric cannot be computed."""
+    """A metric cannot be computed from these scores and labels."""
 
 
 _WINGS = frozenset({"torch", "torchvision", "timm", "lightning_fabric", "onnxscript"})
 
 
 def explained(error: ImportError) -> Exception:
-    """The sentence for a package that an extra brings; any other import error as it is."""
+    """Turn an import error about a package of an extra into a message; return other errors unchanged."""
     package = (error.name or "").partition(".")[0]
     if package not in _WINGS:
         return error
     return ConfigError(
-        f"This needs {package}, which the light installation leaves out: pip install 'positively[torch]'"
+        f"This needs {package}, which is not part of the light installation: pip install 'positively[torch]'"
     )
 
 
 def needs_extra(doing: str, package: str, extra: str) -> ConfigError:
-    """The error for a package that comes with an extra and is not installed.
+    """The error for a package of an extra that is not installed.
 
     >>> print(needs_extra("Reading Parquet", "pyarrow", "parquet"))
     Reading Parquet needs pyarrow: pip install 'positively[parquet]'
@@ -136,7 +136,7 @@ def needs_extra(doing: str, package: str, extra: str) -> ConfigError:
 
 
 def and_more(items: Sequence[object], shown: int = 5) -> str:
-    """List the first few items and count the rest: ``a, b, c (12 more)``.
+    """The first few items and the number of the others: ``a, b, c (12 more)``.
 
     >>> and_more(["a", "b", "c"], shown=2)
     'a, b (1 more)'
@@ -156,11 +156,11 @@ def plural(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def _shortened(text: str, longest: int = 160) -> str:
-    """A text that does not flood a message: its beginning and its end."""
+    """The beginning and the end of a long text."""
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 4 :]}"
 
 
 def short(reason: BaseException) -> str:
-    """First line of an error, without the stop."""
+    """First line of an error message, without the full stop."""
     lines = str(reason).strip().splitlines()
     return lines[0].rstrip(".:") if lines else type(reason).__name__

@@ -1,6 +1,6 @@
-"""Label states, the sparse label table, and the masks that hide labels for a benchmark.
+"""Label states, the sparse label table, and masks that hide labels for benchmarks.
 
-One convention everywhere: ``+1`` positive, ``0`` unknown, ``-1`` negative.
+Label states are ``+1`` positive, ``0`` unknown and ``-1`` negative everywhere.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from positively.randomness import random_stream
 
 States = npt.NDArray[np.int8]
 
-# Rows that are made dense at once when a whole table has to be walked through.
+# Number of states that are made dense at once when a whole table is processed.
 _CHUNK_ENTRIES = 8_000_000
 
 
 class LabelState(IntEnum):
-    """What is known of one class in one image."""
+    """Label of one class in one image."""
 
     POSITIVE = 1
     UNKNOWN = 0
@@ -36,7 +36,7 @@ POSITIVE, UNKNOWN, NEGATIVE = LabelState.POSITIVE, LabelState.UNKNOWN, LabelStat
 
 
 def check_states(states: npt.ArrayLike) -> States:
-    """Return ``states`` as int8, or say which value is none of +1, 0, −1.
+    """Return ``states`` as int8; raise a LabelError if a value is none of +1, 0, −1.
 
     >>> check_states([[1, 0], [-1, 1]]).tolist()
     [[1, 0], [-1, 1]]
@@ -45,14 +45,14 @@ def check_states(states: npt.ArrayLike) -> States:
     wrong = array[~np.isin(array, (1, 0, -1))]
     if wrong.size:
         raise LabelError(
-            f"Label states are +1 (positive), 0 (unknown) and -1 (negative); found {wrong.flat[0]!s} "
+            f"Label states must be +1 (positive), 0 (unknown) or -1 (negative); found {wrong.flat[0]!s} "
             f"in {wrong.size} of {array.size} places."
         )
     return array.astype(np.int8)
 
 
 def class_ratios(classes: int, ratio: float, spread: float, seed: int) -> npt.NDArray[np.float64]:
-    """Share of the labels of each class that is known: σ(logit(ratio) + spread · z), z standard normal.
+    """Known ratio of each class: σ(logit(ratio) + spread · z) with z standard normal.
 
     >>> class_ratios(3, 0.5, 0.0, seed=0).tolist()
     [0.5, 0.5, 0.5]
@@ -65,10 +65,17 @@ def class_ratios(classes: int, ratio: float, spread: float, seed: int) -> npt.ND
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Images × classes, kept sparse: only what differs from the table's blank state is stored.
+    """Sparse label states of images × classes.
 
-    ``offsets`` holds *state − blank*, so that a stored zero never occurs and a complete table (blank negative) is as
-    small as one that lists positives alone (blank unknown).
+    Only states that differ from the ``blank`` state are stored, as ``offsets`` = state − blank. A complete table (blank
+    negative) is therefore as small as a table that lists positives only (blank unknown).
+
+    Attributes:
+        images: The N image names, relative to ``root``.
+        classes: The C class names.
+        offsets: N×C sparse matrix of state − blank.
+        blank: State of all labels that are not stored.
+        root: Folder of the images.
 
     >>> table = LabelTable.from_positives(["a.jpg", "b.jpg"], ["cat", "dog"], [[0], [0, 1]])
     >>> table.states().tolist()
@@ -83,15 +90,15 @@ class LabelTable:
     blank: LabelState = UNKNOWN
     root: Path = field(default_factory=Path)
     splits: Sequence[str] | None = None
-    """Name of the part each image belongs to ("train", "test" …), if the file said so."""
+    """Split of each image ("train", "test" …), if the file has one."""
     lines: npt.NDArray[np.int64] | None = None
-    """Line of the file on which each image first stands, for messages."""
+    """First line of each image in the file, for messages."""
     source: str = "table"
     """Name of the table in messages."""
     origin: Path | None = None
     """File or folder the table was read from; None for a table made from arrays."""
     hashes: Sequence[str] | None = None
-    """Content hash of each image, once somebody has read the files; travels with the table."""
+    """Content hash of each image, once the files have been read."""
 
     def __post_init__(self) -> None:
         if self.offsets.shape != (len(self.images), len(self.classes)):
@@ -100,7 +107,7 @@ class LabelTable:
                 f"a matrix of {self.offsets.shape[0]} × {self.offsets.shape[1]}."
             )
         if len(set(self.classes)) != len(self.classes):
-            raise LabelError(f"{self.source}: class names must differ from one another.")
+            raise LabelError(f"{self.source}: class names must differ from each other.")
         if self.hashes is not None and len(self.hashes) != len(self.images):
             raise LabelError(f"{self.source}: {len(self.images)} images do not fit {len(self.hashes)} content hashes.")
 
@@ -108,7 +115,14 @@ class LabelTable:
     def from_states(
         cls, images: Sequence[str], classes: Sequence[str], states: npt.ArrayLike, blank: LabelState = UNKNOWN
     ) -> LabelTable:
-        """Make a table from a dense matrix of states, images × classes."""
+        """Make a table from a dense matrix of states.
+
+        Args:
+            images: N image names.
+            classes: C class names.
+            states: N×C label states: +1 positive, 0 unknown, −1 negative.
+            blank: The state that is not stored; choose the most frequent one.
+        """
         difference = check_states(states) - np.int8(blank)
         return cls(images, tuple(classes), scipy.sparse.csr_array(difference), blank)
 
@@ -120,7 +134,14 @@ class LabelTable:
         positives: Sequence[Iterable[int]],
         blank: LabelState = UNKNOWN,
     ) -> LabelTable:
-        """Make a table from the positive class indices of each image; everything else is ``blank``."""
+        """Make a table from the positive classes of each image.
+
+        Args:
+            images: N image names.
+            classes: C class names.
+            positives: For each image, the indices of its positive classes.
+            blank: State of all other labels.
+        """
         rows = [np.unique(np.fromiter(row, dtype=np.int32)) for row in positives]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
         columns = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)
@@ -136,7 +157,7 @@ class LabelTable:
         return f"LabelTable({len(self):,} images × {len(self.classes):,} classes: {known})"
 
     def digest(self) -> str:
-        """Short name of the table's contents: images (what is in them, once they were read), classes and states."""
+        """Short hash of images (names, and contents if they were read), classes and states."""
         code = hashlib.blake2b(repr((int(self.blank), self.classes)).encode(), digest_size=6)
         code.update("\0".join(self.images).encode("utf-8", "surrogateescape"))
         code.update("".join(self.hashes or ()).encode())
@@ -146,31 +167,31 @@ class LabelTable:
         return code.hexdigest()
 
     def contents(self) -> npt.NDArray[np.int64]:
-        """``(N,)`` number of the content of each image, in the order in which contents appear: copies share one."""
+        """``(N,)`` content number of each image, in order of appearance; copies have the same number."""
         if self.hashes is None:
             return np.arange(len(self))
         numbers: dict[str | int, int] = {}
-        # An image that was not hashed is like no other.
+        # An image without a hash is not a copy of any other.
         keys = (content or row for row, content in enumerate(self.hashes))
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
     @property
     def paths(self) -> list[Path]:
-        """Where each image lies."""
+        """Path of each image."""
         return [self.root / image for image in self.images]
 
     def place(self, row: int) -> str:
-        """Name a row as a person finds it: ``tags.csv line 14``."""
+        """Name of a row for messages: ``tags.csv line 14``."""
         return f"{self.source} row {row + 1}" if self.lines is None else f"{self.source} line {self.lines[row]}"
 
     def states(self, rows: npt.ArrayLike | slice | None = None) -> States:
-        """Dense states of the rows asked for (all, unless told)."""
+        """Dense N×C label states of some rows; of all rows by default."""
         chosen = self.offsets if rows is None else self.offsets[rows]
         states: States = (chosen.toarray() + np.int8(self.blank)).astype(np.int8)
         return states
 
     def select(self, rows: npt.ArrayLike) -> LabelTable:
-        """Table of these rows, in this order."""
+        """Table of these rows, by index or flag, in this order."""
         index = np.asarray(rows)
         index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
         listed: list[int] = index.tolist()
@@ -184,17 +205,21 @@ class LabelTable:
         )
 
     def split(self, name: str) -> LabelTable:
-        """Rows whose split column says ``name``."""
+        """Table of the rows of one split.
+
+        Raises:
+            LabelError: if the table has no such split.
+        """
         if self.splits is None:
-            raise LabelError(f"{self.source} has no split column, so there is no part '{name}' in it.")
+            raise LabelError(f"{self.source} has no split column, so it has no split '{name}'.")
         table = self.select(np.array([split == name for split in self.splits], dtype=bool))
         if not len(table):
             there_are = and_more(sorted(set(self.splits)))
-            raise LabelError(f"{self.source}: no image belongs to the split '{name}'; there are {there_are}.")
+            raise LabelError(f"{self.source}: no image belongs to the split '{name}'; its splits are {there_are}.")
         return table
 
     def with_classes(self, classes: Sequence[str]) -> LabelTable:
-        """Same images with exactly these classes, in this order; a class the table lacks is blank throughout."""
+        """Table with exactly these classes, in this order; a new class is blank for all images."""
         position = {name: i for i, name in enumerate(self.classes)}
         columns = np.array([position.get(name, len(self.classes)) for name in classes], dtype=np.int64)
         nothing = scipy.sparse.csr_array((len(self), 1), dtype=np.int8)
@@ -207,14 +232,14 @@ class LabelTable:
 
     def _where(self, state: LabelState) -> scipy.sparse.csr_array:
         if state == self.blank:
-            raise LabelError(f"The {state.name.lower()} labels of this table are its blanks and are not listed.")
+            raise LabelError(f"The {state.name.lower()} labels of this table are blank and therefore not listed.")
         listed = self.offsets.copy()
         listed.data = (listed.data == state - self.blank).astype(np.int8)
         listed.eliminate_zeros()
         return listed
 
     def counts(self, state: LabelState) -> npt.NDArray[np.int64]:
-        """Number of images of each class in this state."""
+        """``(C,)`` number of images of each class in this state."""
         if state != self.blank:
             return np.asarray(self._where(state).sum(axis=0, dtype=np.int64)).reshape(-1)
         listed = np.bincount(self.offsets.indices, minlength=len(self.classes))
@@ -226,41 +251,45 @@ class LabelTable:
 
     @property
     def has_negatives(self) -> bool:
-        """Whether anything is known to be absent."""
+        """Whether any label is negative."""
         return self.total(NEGATIVE) > 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether every label is known."""
+        """Whether no label is unknown."""
         return self.total(UNKNOWN) == 0
 
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """Share of the images that carry each class as a known positive."""
+        """``(C,)`` share of the images in which each class is a known positive."""
         return self.counts(POSITIVE) / max(len(self), 1)
 
     def cooccurrence(self) -> scipy.sparse.csr_array:
-        """Classes × classes: how many images carry both as known positives; the diagonal counts each class."""
+        """C×C number of images in which both classes are known positives; the diagonal counts each class."""
         positives = self.positives().astype(np.int64)
         return scipy.sparse.csr_array(positives.T @ positives)
 
     def positives_only(self) -> LabelTable:
-        """Same table with every negative forgotten: what is not positive is unknown."""
+        """Table with all negatives set to unknown."""
         return replace(self, offsets=self.positives(), blank=UNKNOWN)
 
     def with_known_ratio(self, ratio: float, seed: int = 0, spread: float = 0.0) -> LabelTable:
-        """Hide labels: keep each one with probability ``ratio``, positives and negatives alike.
+        """Hide labels: keep each positive and each negative with probability ``ratio``.
 
-        With a ``spread`` the share differs from class to class (:func:`class_ratios`). One uniform draw per (image,
-        class) from numpy's legacy generator, row by row; a label stays known where its draw is below the ratio, so that
-        smaller ratios are nested in larger ones. Seed 0 over a table in annotation order is the mask of the published
-        benchmarks.
+        The labels known at a smaller ratio are a subset of those known at a larger ratio with the same seed. Seed 0 on
+        a table in annotation order gives the masks of the published benchmarks: one uniform draw per image and class
+        from numpy's legacy generator, row by row.
+
+        Args:
+            ratio: Share of the labels to keep.
+            seed: Seed of the mask.
+            spread: If above 0, the share differs between classes (:func:`class_ratios`).
         """
         if not 0.0 <= ratio <= 1.0:
-            raise LabelError(f"The known ratio is a share between 0 and 1, not {ratio}.")
+            raise LabelError(f"The known ratio must be between 0 and 1, not {ratio}.")
         if ratio == 1.0:
             return self
         shares = class_ratios(len(self.classes), ratio, spread, seed)
-        # Fewer labels are known than hidden: list the known ones; otherwise keep the blank and list the hidden ones.
+        # Store the smaller set: the known labels, or the hidden ones as differences from the blank.
         blank = self.blank if self.blank == UNKNOWN or ratio > 0.5 else UNKNOWN
         generator = np.random.RandomState(seed)
         parts = []
@@ -270,19 +299,19 @@ class LabelTable:
         return replace(self, offsets=scipy.sparse.csr_array(scipy.sparse.vstack(parts, format="csr")), blank=blank)
 
     def with_flipped_positives(self, share: float, seed: int = 0) -> LabelTable:
-        """Label noise as it happens (figure 1b of the paper): this share of the positives is called negative.
+        """Add label noise (figure 1b of the paper): turn this share of the positives into negatives.
 
-        One draw a positive, so that smaller shares are nested in larger ones. On a table that only lists tags, where
-        the flipped ones would be the only negatives, use :meth:`with_known_ratio` instead: there they are missing.
+        The positives flipped with a smaller share are a subset of those flipped with a larger one. For a table that
+        only lists tags, use :meth:`with_known_ratio` instead, because the flipped labels would be the only negatives.
 
         >>> table = LabelTable.from_positives(["a.jpg", "b.jpg"], ["cat", "dog"], [[0], [0, 1]], blank=NEGATIVE)
         >>> table.with_flipped_positives(1.0).total(POSITIVE)
         0
         """
         if not 0.0 <= share <= 1.0:
-            raise LabelError(f"The share of positives to flip lies between 0 and 1, not {share}.")
+            raise LabelError(f"The share of positives to flip must be between 0 and 1, not {share}.")
         if not self.has_negatives:
-            raise LabelError(f"{self.source} has no negative labels, so that no positive can be flipped to one.")
+            raise LabelError(f"{self.source} has no negative labels, so positives cannot be flipped to negative.")
         flipped = self.offsets.sorted_indices()
         is_positive = flipped.data == POSITIVE - self.blank
         draws = random_stream("flip", seed).random(int(is_positive.sum()))
@@ -291,7 +320,7 @@ class LabelTable:
         return replace(self, offsets=flipped)
 
     def with_single_positive(self, seed: int = 0) -> LabelTable:
-        """Keep one positive of each image, drawn at random; every other label, negatives included, is unknown.
+        """Keep one random positive of each image; all other labels, including negatives, become unknown.
 
         >>> table = LabelTable.from_positives(["a.jpg", "b.jpg"], ["cat", "dog"], [[0], [0, 1]])
         >>> table.with_single_positive().total(POSITIVE)

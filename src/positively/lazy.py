@@ -1,4 +1,4 @@
-"""Names that a room exports and imports when they are first used, so that importing the room costs nothing."""
+"""Import the names that a package exports on first use, so that importing the package is fast."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def lazy(room: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a room.
+    """The ``__getattr__`` of a package.
 
     Args:
-        room: The package, its ``__name__``.
-        homes: Module of the room → names it exports from there.
+        room: The ``__name__`` of the package.
+        homes: Names to export, by the module that defines them.
 
     >>> lazy("positively.metrics", {"logits": ["sigmoid"]})("sigmoid").__module__
     'positively.metrics.logits'

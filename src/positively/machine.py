@@ -1,4 +1,4 @@
-"""What this machine has, found out without importing torch."""
+"""CPUs and GPUs of this machine, without importing torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from importlib.util import find_spec
 
 
 def thread_count() -> int:
-    """Threads to use: what ``OMP_NUM_THREADS`` says, as other numerical libraries read it, else one a core."""
+    """Number of threads: ``OMP_NUM_THREADS`` if set, otherwise one per core."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
 
 
 @cache
 def gpu_names() -> tuple[str, ...]:
-    """Names of NVIDIA's GPUs, as their driver lists them; empty where there is no driver."""
+    """Names of the NVIDIA GPUs; empty if there is no driver."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
@@ -31,10 +31,10 @@ def gpu_names() -> tuple[str, ...]:
 
 
 def trains_on_gpu() -> bool:
-    """Whether a GPU is here that torch, if it is installed, can train on."""
+    """Whether there is a GPU and torch is installed."""
     return bool(gpu_names()) and find_spec("torch") is not None
 
 
 def process_count() -> int:
-    """Processes that a launcher such as torchrun started, this one included."""
+    """Number of processes that a launcher such as torchrun started, including this one."""
     return int(os.environ.get("WORLD_SIZE", "1"))

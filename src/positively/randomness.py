@@ -1,14 +1,14 @@
-"""Random numbers by the name of their purpose: every draw is a function of a seed, numbers and a name.
+"""Random number generators that depend on a seed, a purpose and a position only.
 
-So a resumed run sees what an unbroken one would, two processes see together what one would alone, and two purposes
-never share a draw.
+A resumed run therefore draws the same numbers as an uninterrupted one, several processes draw the same numbers as one,
+and two purposes never share a draw.
 """
 
 import numpy as np
 
 
 def random_stream(purpose: str, seed: int, *numbers: int) -> np.random.Generator:
-    """Generator for one purpose (``"order"``, ``"augment"``, ``"mix"``) at a place: epoch, step or row.
+    """Generator for one purpose (such as ``"order"`` or ``"augment"``) at a position: epoch, step or row.
 
     >>> float(random_stream("order", 0, 1).random()) == float(random_stream("augment", 0, 1).random())
     False

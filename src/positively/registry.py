@@ -1,8 +1,8 @@
-"""Names → classes, ours and those of a user's own code: every place where something can be plugged in.
+"""Registries of everything that can be extended: losses, methods, heads, table formats and embedders.
 
-Our own are listed here with the module they are in, which is imported when the entry is asked for: the core knows all
-names without importing torch. ``TABLES`` and ``EMBEDDERS`` need none. Every entry of ``LOSSES``, ``METHODS``, ``HEADS``
-and ``TORCH`` needs the extra ``[torch]``; without it, asking for one is a :class:`ConfigError` with the pip command.
+Built-in entries are listed with their module, which is imported on first access, so the core knows all names without
+importing torch. Entries of ``LOSSES``, ``METHODS``, ``HEADS`` and ``TORCH`` need the extra ``[torch]``; without it,
+accessing one raises a :class:`ConfigError` with the pip command.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GROUP = "positively.plugins"
 
 
 def import_room(module: str) -> Any:
-    """A module of ours that may need an extra; what is not installed is an error with the pip command."""
+    """Import a module of this package that may need an extra; if that is missing, the error has the pip command."""
     try:
         return import_module(f"positively.{module}")
     except ImportError as error:
@@ -39,7 +39,7 @@ def import_room(module: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """What is registered under a kind ("method", "loss", "head", "table format").
+    """Classes by name, of one kind ("method", "loss", "head", "table format").
 
     >>> shapes: Registry[type] = Registry("shape")
     >>> @shapes.register("round")
@@ -53,21 +53,25 @@ class Registry(Mapping[str, T], Generic[T]):
         """Make a registry.
 
         Args:
-            kind: What is registered here, for messages.
-            homes: Name → ``module:attribute`` of entries that are imported when they are asked for.
+            kind: Name of the kind, for messages.
+            homes: ``module:attribute`` of entries that are imported on first access, by name.
         """
         self.kind = kind
         self._homes = dict(homes or {})
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[Any], Any]:
-        """Decorator that puts a class under a name; a name that is taken is refused, unless by the same code."""
+        """Decorator that registers a class under a name.
+
+        Raises:
+            ConfigError: if another class has this name.
+        """
 
         def add(entry: Any) -> Any:
             known = self._homes.get(name, "").replace(":", ".")
             known = _origin(self._entries[name]) if name in self._entries else known
             if known and known != _origin(entry):
-                raise ConfigError(f"There is a {self.kind} '{name}' already ({known}). Take another name.")
+                raise ConfigError(f"The {self.kind} '{name}' exists already ({known}). Choose another name.")
             self._entries[name] = entry
             return entry
 
@@ -76,7 +80,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self:
             near = difflib.get_close_matches(name, list(self), n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" One of your own comes with {option('plugin', 'FILE')}."
+            hint = f" Did you mean '{near[0]}'?" if near else f" To load your own, pass {option('plugin', 'FILE')}."
             raise ConfigError(f"There is no {self.kind} '{name}'; there are {', '.join(self)}.{hint}")
         if name not in self._entries:
             module, _, attribute = self._homes[name].partition(":")
@@ -98,7 +102,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 class MethodRegistry(Registry[T]):
-    """Methods by name; a loss without a method of its own is one that minimises it."""
+    """Methods by name. A loss without a method of its own is available as a method that minimizes it."""
 
     def __getitem__(self, name: str) -> T:
         if name in LOSSES and not super().__contains__(name):
@@ -192,7 +196,7 @@ HEADS: Registry[type[Head]] = Registry(
 )
 
 EMBEDDERS: Registry[Any] = Registry("embedder")
-"""Embedders of your own: what is registered is called without arguments and gives an embedder."""
+"""User-defined embedders: callables without arguments that return an embedder."""
 
 TORCH: Registry[Any] = Registry(
     "part that needs torch",
@@ -208,7 +212,7 @@ TORCH: Registry[Any] = Registry(
         "transformers": "models.transformers_export:export_transformers",
     },
 )
-"""What the core asks of the wing that needs torch."""
+"""Functions of the torch part of the package that the core calls."""
 
 
 def _origin(entry: Any) -> str:
@@ -217,23 +221,23 @@ def _origin(entry: Any) -> str:
 
 @cache
 def load_entry_points() -> None:
-    """Import what installed packages offer under the entry point ``positively.plugins``."""
+    """Import the plugins of installed packages (entry point ``positively.plugins``)."""
     for entry_point in entry_points(group=_GROUP):
         entry_point.load()
 
 
 @cache
 def load_plugin(file: str) -> None:
-    """Run a Python file that registers classes of its own; once, however often it is named."""
+    """Run a Python file that registers classes; only once per file."""
     path = Path(file).expanduser()
     if path.suffix != ".py" or not path.is_file():
-        raise ConfigError(f"{option('plugin', file)}: there is no such Python file.")
+        raise ConfigError(f"{option('plugin', file)}: there is no Python file of this name.")
     place = path.resolve()
-    name = f"positively_plugin_{path.stem}_{crc32(str(place).encode()):08x}"  # two files may have one name
+    name = f"positively_plugin_{path.stem}_{crc32(str(place).encode()):08x}"  # two files may have the same name
     spec = spec_from_file_location(name, place)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses and help texts look for it
+    sys.modules[spec.name] = module  # dataclasses and help texts look for it here
     try:
         spec.loader.exec_module(module)
     except ConfigError:
