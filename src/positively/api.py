@@ -31,6 +31,7 @@ from positively.report.finished import report_training
 from positively.runs import Run
 from positively.runs.missing import missing_in_run
 from positively.runs.train import train_probe
+from positively.tables.learnable import require_learnable
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
@@ -112,6 +113,7 @@ def train(
         check_probe_config(config)
     goes_deeper = trains_on_gpu() and may_go_deeper(config, table)
     if backbone is None and _is_probe_alone(config) and not goes_deeper:
+        require_learnable(table)
         return train_probe(table, config, reading=reading)
     path: Path = TORCH["train"](table, config, backbone=backbone, reading=reading)
     return path
@@ -133,7 +135,7 @@ def train_file(
     """
 
     def read_once() -> LabelTable:
-        table, notes = read_labels(source, options)
+        table, notes = read_labels(source, replace(options, to_learn=True))
         logger.info("\n".join(notes))
         return table
 

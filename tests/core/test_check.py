@@ -43,7 +43,7 @@ def write(folder: Path, rows: Iterable[str], header: str = "image,tags", name: s
     return folder / name
 
 
-GOOD = ["a.png,cat;dog", "b.png,cat", "c.png,dog"]
+GOOD = ["a.png,cat;dog", "b.png,cat", "c.png,dog", "g.png,dog"]
 
 
 def test_all_kinds_of_problems_are_told_at_once(folder: Path, capsys: Capture) -> None:
@@ -95,9 +95,8 @@ def test_a_table_without_any_problem_is_in_order(folder: Path, capsys: Capture) 
 @pytest.mark.parametrize(
     ("rows", "facts"),
     [
-        (["a.png,cat"], ("learn",)),
         ([*GOOD, "d.png,bird"], ("1 of 3", "'bird'", "--min-count 2")),
-        ([*GOOD, "d.png,"], ("1 of 4", "'d.png'")),
+        ([*GOOD, "d.png,"], ("1 of 5", "'d.png'")),
         ([*GOOD, "d.png,cats", "e.png,cats"], ("'cats' (2)", "'cat' (2)")),
     ],
 )
@@ -110,6 +109,22 @@ def test_what_is_worth_a_look_is_no_error_and_not_in_order(
     assert inspect_labels(folder / "tags.csv").problems
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [["a.png,cat"], ["a.png,cat", "b.png,cat;dog"], ["a.png,cat", "b.png,cat", "c.png,cat"], ["a.png,", "b.png,"]],
+    ids=["one photo", "two photos a tag", "every photo", "no tag"],
+)
+@pytest.mark.parametrize("verb", ["check", "missing", "train"])
+def test_a_table_to_learn_nothing_from_is_refused_before_images_are_decoded(
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, verb: str, rows: list[str]
+) -> None:
+    if verb != "check":
+        monkeypatch.setattr(positively.tables.build, "verify_images", lambda *_: pytest.fail("decoded"))
+    assert main([verb, str(write(folder, rows))]) == 2
+    assert_names(capsys.readouterr().err, "tags.csv", "learn" if "," in rows[0][-1] else "photo")
+    assert not (folder / "tags.positively").exists()
+
+
 def test_what_the_options_leave_out_is_told_and_stops_nothing(folder: Path, capsys: Capture) -> None:
     (folder / "broken.png").write_bytes(b"")
     (folder / "classes.txt").write_text("cat\ndog\n")
@@ -119,7 +134,7 @@ def test_what_the_options_leave_out_is_told_and_stops_nothing(folder: Path, caps
     assert code == 0 and not err
     (folder / "classes.txt").write_text("cat\ndog\nzebra\n")
     assert_names(check(capsys, table, *words)[1], "1 of 3", "'zebra'")
-    assert_names(out, "'gone.png'", "1 of 5", "'bird'")
+    assert_names(out, "'gone.png'", "1 of 6", "'bird'")
     assert check(capsys, table, *words[:-2])[0] == 0
     assert check(capsys, table, *words[1:])[0] == 2
 
@@ -160,7 +175,7 @@ def test_python_reads_options_as_python_writes_them(folder: Path) -> None:
     (problem,) = found.problems
     assert problem.kind == "missing images" and problem.stops_training
     assert_names(in_python(problem.sentence), "'gone.png'", "images='DIR'", "skip_missing_images=True")
-    assert found.table is not None and found.table.hashes is not None and len(found.table) == 3
+    assert found.table is not None and found.table.hashes is not None and len(found.table) == 4
 
 
 # -------------------------------------------------------------------------------------------------------- look-alikes
@@ -289,7 +304,7 @@ def test_aliases_in_use_come_along_into_the_new_file(folder: Path, capsys: Captu
 
 def test_a_tag_beside_the_given_classes_is_proposed_too(folder: Path, capsys: Capture) -> None:
     (folder / "classes.txt").write_text("person\ndog\n")
-    table = write(folder, ["a.png,person;dog", "b.png,persno", "c.png,dog;person"])
+    table = write(folder, ["a.png,person;dog", "b.png,persno", "c.png,dog;person", "d.png,dog"])
     words = ("--classes", folder / "classes.txt")
     assert check(capsys, table, *words, "--write-aliases", folder / "aliases.csv")[0] == 2
     assert read_aliases(folder / "aliases.csv") == {"persno": "person"}

@@ -304,7 +304,7 @@ def test_tables_without_a_question_are_refused(place, complete, tags):
     with pytest.raises(ConfigError, match="known"):
         po.find_missing(complete, quiet=True, **basics(place))
     nothing = LabelTable.from_positives(tags.images, tags.classes, [[] for _ in tags.images])
-    with pytest.raises(ConfigError, match="learn"):
+    with pytest.raises(TableError, match="learn"):
         po.find_missing(replace(nothing, root=tags.root), quiet=True, **basics(place))
 
 

@@ -271,7 +271,8 @@ def test_a_disk_that_is_not_there_is_a_sentence(tmp_path, monkeypatch):
     ids=lambda console: "-".join(console.values()),
 )
 def test_a_console_without_our_letters_shows_everything(console, environment, scenes, tmp_path):
-    (tmp_path / "tags.csv").write_text(f"image,tags\n{scenes}/train/00000.png,σ≥τ\n{scenes}/train/00001.png,猫\n")
+    rows = [f"{scenes}/train/0000{number}.png,{'σ≥τ' if number else '猫'}" for number in range(4)]
+    (tmp_path / "tags.csv").write_text("\n".join(["image,tags", *rows]), encoding="utf-8")
     program = (
         "import sys\nfrom positively.cli import main\n"
         "for words in sys.argv[1:]:\n"

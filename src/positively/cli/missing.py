@@ -107,7 +107,7 @@ def _find_in_table(
     from positively.tables.reading import read_labels
 
     reading = read_options(values)
-    table, notes = read_labels(source, reading)
+    table, notes = read_labels(source, replace(reading, to_learn=True))
     logger.info("\n".join(notes))
     return (
         missing(table, config, min_probability=min_probability, folds=values.folds, store=folder.folds),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from positively.config import RENAMED, TrainConfig, current_options
 from positively.errors import ConfigError
@@ -23,9 +23,7 @@ from positively.options import (
     kinds_of,
     read_value,
 )
-
-if TYPE_CHECKING:
-    from positively.tables.options import ReadOptions
+from positively.tables.options import CHOSEN_BY_VERBS, ReadOptions
 
 T = TypeVar("T")
 Values = SimpleNamespace
@@ -274,7 +272,7 @@ def _options_of(group: type) -> dict[str, Option]:
     return {
         entry.name: Option(entry.name, kinds[entry.name], default_of(entry), group=owners[entry.name])
         for entry in fields(group)
-        if entry.name != "find_images"  # it follows from the embeddings
+        if entry.name not in CHOSEN_BY_VERBS
     }
 
 
@@ -311,7 +309,5 @@ def make_config(kind: type[T], values: Values) -> T:
 
 def read_options(values: Values) -> ReadOptions:
     """How to read a table; its images are not looked for if embeddings take their place."""
-    from positively.tables.options import ReadOptions
-
     chosen = make_config(ReadOptions, values)
     return replace(chosen, find_images=False) if getattr(values, "embeddings", None) else chosen

@@ -6,7 +6,7 @@ from positively.cli.parsing import Parser, check_config, make_config, read_optio
 from positively.cli.paths import require_table
 from positively.config import GROUPS, TrainConfig
 from positively.registry import load_plugin
-from positively.tables.options import READABLE, ReadOptions
+from positively.tables.options import CHOSEN_BY_VERBS, READABLE, ReadOptions
 
 
 def parser() -> Parser:
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     from positively.report.finished import report_training
 
     told = {"table": values.table, **asdict(reading)}
-    del told["find_images"]  # it follows from the embeddings, and is no option that config.yaml could give again
+    told = {name: value for name, value in told.items() if name not in CHOSEN_BY_VERBS}
     run, table = train_file(source, reading, config, told)
     report_training(run, table)
     return 0

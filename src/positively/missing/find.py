@@ -11,13 +11,14 @@ import scipy
 from positively.calibration import calibrate
 from positively.embedding.rows import FeatureRows
 from positively.errors import ConfigError, MetricError, option
-from positively.labels import POSITIVE, UNKNOWN, LabelTable
+from positively.labels import UNKNOWN, LabelTable
 from positively.logs import counted_progress, logger
 from positively.metrics.average_precision import check_inputs
 from positively.missing.rank import rank_missing
 from positively.missing.result import MissingTags
 from positively.probe import LANDMARKS, ProbeOptions, fit_table
 from positively.probe.series import MOST_IMAGES
+from positively.tables.learnable import require_learnable
 
 # Probabilities nearer to 0 or 1 than this are rounding.
 _SUREST = 1e-7
@@ -97,8 +98,7 @@ def require_labels(table: LabelTable) -> None:
     """Raise if nothing can be missing from a table, or if there is nothing to learn from."""
     if not table.total(UNKNOWN):
         raise ConfigError(
-            f"{table.source}: every label is known, so that nothing can be missing. If what is not there is unknown, "
+            f"{table.source}: every label is known, so no tag can be missing. If an absent tag may be missing, "
             f"do not pass {option('blank', 'negative')}."
         )
-    if not table.total(POSITIVE):
-        raise ConfigError(f"{table.source}: no image carries any tag, so that there is nothing to learn from.")
+    require_learnable(table)

@@ -15,6 +15,7 @@ from positively.labels import NEGATIVE, POSITIVE, LabelState, LabelTable
 from positively.logs import counted_progress
 from positively.tables.diagnostics import Report, stop
 from positively.tables.gather import Gathered, Place, gather_images, like_this
+from positively.tables.learnable import require_learnable
 from positively.tables.names import Naming, read_classes
 from positively.tables.options import ReadOptions
 from positively.tables.records import Records
@@ -84,6 +85,8 @@ def finish(draft: Draft, options: ReadOptions, report: Report = stop) -> tuple[L
         draft.source,
     )
     _lasting_classes(table, options.min_count, draft.keeps_classes)
+    if options.to_learn:
+        require_learnable(table)
     table, broken = _leave_out_broken(table, options, report)
     table, rare = _leave_out_rare(table, options.min_count, draft.keeps_classes)
     return table, [*draft.naming.notes, *gathered.notes, *broken, *rare, *_tell_parts(table)]

@@ -10,6 +10,7 @@ import numpy as np
 from positively.errors import PositivelyError, and_more, option
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
 from positively.tables.diagnostics import Collected, Problem
+from positively.tables.learnable import why_unlearnable
 from positively.tables.lookalikes import find_lookalikes, nearest_classes
 from positively.tables.names import UnknownTagsError
 from positively.tables.options import DEFAULTS, ReadOptions
@@ -63,6 +64,8 @@ def inspect_labels(
         # Whoever gives the classes means each of them.
         alike = {} if has_given_classes else find_lookalikes(table)
         aliases |= alike
+        reason = why_unlearnable(table)
+        problems += [Problem("nothing to learn", reason, stops_training=True)] if reason else []
         problems += [*_lookalikes(table, alike), *_too_little(table, has_given_classes)]
     return Inspection(table, notes, problems, aliases)
 
@@ -90,8 +93,6 @@ def _too_little(table: LabelTable, has_given_classes: bool) -> list[Problem]:
     """Classes and photos that say too little to learn from."""
     found = []
     counts = table.counts(POSITIVE)
-    if len(table) == 1:
-        found.append(f"{table.source}: a single photo, from which nothing can be learned. Add more.")
     leave_out = "take such classes off the list" if has_given_classes else f"leave them out: {option('min_count', 2)}"
     for number, words in ((0, "no photo at all"), (1, "a single photo")):
         rare = [f"'{table.classes[i]}'" for i in np.flatnonzero(counts == number)]

@@ -47,6 +47,8 @@ class ReadOptions:
     """Decode every image once, at reduced size, before the work starts."""
     find_images: bool = True
     """Look for the images; off if embeddings from a file replace them."""
+    to_learn: bool = False
+    """Refuse a table from which nothing can be learned, before its images are decoded."""
     part: Name | None = None
     """COCO and VOC: train, val, trainval or test; default: train of COCO, trainval of VOC."""
     year: int | None = None
@@ -66,3 +68,5 @@ class ReadOptions:
 
 
 DEFAULTS = ReadOptions()
+CHOSEN_BY_VERBS = {"find_images", "to_learn"}
+"""Fields that follow from the verb and are no options of the command line."""
