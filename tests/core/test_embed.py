@@ -40,6 +40,23 @@ def test_an_embedder_that_gives_something_else_is_a_sentence(given, tables, tmp_
         po.embed(tables[0].select(np.arange(20)), Embedder(given), cache=tmp_path)
 
 
+def failing(images):
+    raise OSError("no network")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [({"key": None}, "'key'"), ({"key": ""}, "'key'"), ({"__call__": failing}, "no network")],
+    ids=["no key", "an empty key", "an exception"],
+)
+def test_an_embedder_that_cannot_be_used_is_a_sentence(changes, fact, tables, tmp_path):
+    embedder = type("Mine", (Embedder,), {"__call__": lambda self, images: changes["__call__"](images)})
+    made = (embedder if "__call__" in changes else Embedder)(vectors(20))
+    made.key = changes.get("key", made.key)
+    with pytest.raises(ConfigError, match=fact):
+        po.embed(tables[0].select(np.arange(20)), made, cache=tmp_path)
+
+
 def test_embeddings_in_place_of_photos_serve_every_verb_though_no_photo_is_there(tables, tmp_path, capsys):
     table, other = (known.select(np.arange(80)) for known in tables)
     files = {}

@@ -1,4 +1,4 @@
-"""Embeddings of images, computed once and stored on disk; or read from files."""
+"""Embeddings of images, computed once and cached on disk, or read from files."""
 
 from positively.embedding.backbones import (
     BACKBONES,

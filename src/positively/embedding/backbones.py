@@ -1,4 +1,4 @@
-"""Backbones by name: rows of a table of ONNX files, an ONNX file of your own, or (by the torch wing) any timm model."""
+"""Backbones by name: a table of ONNX files, your own ONNX file, or (with torch) any timm model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from positively.registry import EMBEDDERS, TORCH
 _HALF, _SECONDS_TO_ANSWER = (0.5, 0.5, 0.5), 10
 _CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 _PREPROCESSING = "preprocessing"
-"""Name under which a file that was written here holds what it was trained with."""
+"""Metadata key of the preprocessing in ONNX files that this package writes."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Row:
     licence: str
     megabytes: int
     repository: str | None = None
-    """On the Hugging Face hub; None for what an extra or timm brings."""
+    """Repository on the Hugging Face hub; None if an extra or timm provides the weights."""
     file: str = "model.onnx"
     revision: str | None = None
     sha256: str | None = None
@@ -62,9 +62,9 @@ BACKBONES = {
         "a1959f7bd3993a607e48839f6d01e25b876fe76afda301b028b78eef68aabd95",
     ),
 }
-"""Backbones that need no torch."""
+"""Backbones that do not need torch."""
 DEFAULT = "lite0"
-"""What 'auto' is."""
+"""The backbone that 'auto' stands for."""
 
 
 @dataclass(frozen=True)
@@ -76,28 +76,32 @@ class Network:
 
 
 def register_embedder(name: str) -> Callable[[type[Embedder]], type[Embedder]]:
-    """Decorator for an embedder of your own, a class that is made without arguments; its name is a backbone's."""
+    """Decorator that registers your own embedder class, so that its name can be used as a backbone.
+
+    Args:
+        name: The name. The class is called without arguments.
+    """
     return EMBEDDERS.register(name)
 
 
 def check_backbone(name: str, weights: str = "pretrained") -> None:
-    """Refuse a name that nobody knows and weights that are not there, without loading either.
+    """Check that a backbone and its weights exist, without loading them.
 
     Raises:
-        ConfigError: There is no such backbone; the sentence lists near names.
-        WeightsError: There is no such file of weights.
+        ConfigError: if there is no such backbone; the message suggests similar names.
+        WeightsError: if there is no such file of weights.
     """
     if weights not in ("pretrained", "none"):
         if not weights.endswith(".safetensors"):
             raise WeightsError(
-                f"{option('weights', weights)}: weights are 'pretrained', 'none' or a .safetensors file. Other files "
-                "are pickled and could run code when loaded."
+                f"{option('weights', weights)}: pass 'pretrained', 'none' or a .safetensors file. Other files are "
+                "pickled and could run code when loaded."
             )
         if not Path(weights).expanduser().is_file():
             raise WeightsError(f"There is no weights file {weights}.")
     if name.endswith(".onnx"):
         if not Path(name).expanduser().is_file():
-            raise ConfigError(f"{option('backbone', name)}: there is no such file.")
+            raise ConfigError(f"{option('backbone', name)}: the file does not exist.")
         return
     if name in ("auto", *BACKBONES) or name in EMBEDDERS:
         return
@@ -108,14 +112,14 @@ def check_backbone(name: str, weights: str = "pretrained") -> None:
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     others = "any model of timm" if known else "any model of timm after pip install 'positively[torch]'"
     raise ConfigError(
-        f"There is no backbone '{name}'; there are {', '.join([*BACKBONES, *EMBEDDERS])}, any .onnx file, and "
+        f"There is no backbone '{name}'. Choose {', '.join([*BACKBONES, *EMBEDDERS])}, any .onnx file, or "
         f"{others}.{hint}"
     )
 
 
 @cache
 def timm_models() -> frozenset[str]:
-    """Names of timm's models, read from its source: importing it takes seconds. Empty where it is not installed."""
+    """Names of timm's models, read from its source because its import takes seconds; empty if not installed."""
     found = find_spec("timm")
     if found is None or found.origin is None:
         return frozenset()
@@ -135,14 +139,14 @@ def find_embedder(
     window: int = 0,
     seed: int = 0,
 ) -> Embedder:
-    """An embedder by the name of its backbone.
+    """Make an embedder from the name of a backbone.
 
     Args:
-        name: A row of :data:`BACKBONES`, an .onnx file, a registered embedder, or a timm model.
-        weights: 'pretrained', a .safetensors file with timm's names, or 'none' for random ones.
-        image_size: Side of the images; by default what the backbone was trained with.
+        name: A name in :data:`BACKBONES`, an .onnx file, a registered embedder, or a timm model.
+        weights: 'pretrained', a .safetensors file with timm's names, or 'none' for random weights.
+        image_size: Side of the images; by default the size that the backbone was trained with.
         pooling: How a feature map is pooled.
-        window: Side of the parts of a map that are embedded too; 0: the whole image alone.
+        window: Side of the parts of a feature map that are embedded too; 0 for whole images only.
         seed: Seed of random weights.
     """
     check_backbone(name, weights)
@@ -160,10 +164,10 @@ def find_embedder(
 
 
 def find_network(name: str, weights: str = "pretrained", image_size: int | None = None, seed: int = 0) -> Network:
-    """The ONNX file of a backbone, downloaded or converted if it is not there yet; arguments as :func:`find_embedder`.
+    """The ONNX file of a backbone, downloaded or converted if needed; arguments as in :func:`find_embedder`.
 
     Raises:
-        WeightsError: The weights cannot be had; the sentence says where they are and how to bring them here.
+        WeightsError: if the weights cannot be loaded; the message says how to get them.
     """
     if name.endswith(".onnx"):
         path = Path(name).expanduser()
@@ -171,7 +175,7 @@ def find_network(name: str, weights: str = "pretrained", image_size: int | None 
     if name in BACKBONES and BACKBONES[name].repository:
         row = BACKBONES[name]
         if weights != "pretrained":
-            raise ConfigError(f"Backbone '{name}' has weights of its own; leave {option('weights', weights)} out.")
+            raise ConfigError(f"Backbone '{name}' has fixed weights. Remove {option('weights', weights)}.")
         path = _download(name, row)
         return Network(path, _sized(path, row.preprocessing, image_size))
     lite0 = BACKBONES["lite0"]
@@ -186,7 +190,7 @@ def find_network(name: str, weights: str = "pretrained", image_size: int | None 
 
 
 def preprocessing_of(path: Path) -> Preprocessing:
-    """What an ONNX file says of its preprocessing, or a ``preprocessor_config.json`` beside it; else ImageNet's."""
+    """Preprocessing from an ONNX file's metadata or the ``preprocessor_config.json`` next to it; else ImageNet's."""
     from positively.embedding.onnx import open_session
 
     session = open_session(path)
@@ -201,7 +205,7 @@ def preprocessing_of(path: Path) -> Preprocessing:
 
 
 def preprocessing_metadata(preprocessing: Preprocessing) -> dict[str, str]:
-    """What an ONNX file that is written here says of its preprocessing."""
+    """Metadata with the preprocessing, for ONNX files that this package writes."""
     return {_PREPROCESSING: json.dumps(asdict(preprocessing))}
 
 
@@ -221,30 +225,30 @@ def _preprocessing_of_transformers(path: Path, default: Preprocessing) -> Prepro
             "crop" if config.get("do_center_crop") else "squash",
         )
     except (ValueError, TypeError, AttributeError) as reason:
-        raise ConfigError(f"{path} is not what transformers writes: {reason}. Mend it, or move it away.") from reason
+        raise ConfigError(f"{path} is not a valid file of transformers: {reason}. Repair or remove it.") from reason
 
 
 def _sized(path: Path, preprocessing: Preprocessing, image_size: int | None) -> Preprocessing:
-    """The preprocessing at another image size, if the network takes it."""
+    """The preprocessing with another image size, if the network supports it."""
     if image_size in (None, preprocessing.image_size):
         return preprocessing
     from positively.embedding.onnx import open_session
 
     height = open_session(path).get_inputs()[0].shape[2]
     if isinstance(height, int):
-        raise ConfigError(f"{path} takes images of {height} pixels; leave {option('image_size', image_size)} out.")
+        raise ConfigError(f"{path} only takes images of {height} pixels. Remove {option('image_size', image_size)}.")
     return replace(preprocessing, image_size=image_size)
 
 
 def _lite0(weights: str) -> Path | None:
-    """The ONNX file of EfficientNet-Lite0, converted without torch; None where pip did not bring its weights."""
+    """The ONNX file of EfficientNet-Lite0, converted without torch; None if its weights are not installed."""
     from positively.embedding.offline import network_from_file, offline_network
 
     return offline_network("lite0") if weights == "pretrained" else network_from_file(Path(weights).expanduser())
 
 
 def _exported(name: str, weights: str, image_size: int | None, seed: int) -> Path:
-    """The ONNX file of a timm model, made by the torch wing once; torch is not imported where it is there."""
+    """The ONNX file of a timm model, exported with torch once and then cached."""
     content = weights
     if weights not in ("pretrained", "none"):
         content = hashlib.sha256(Path(weights).expanduser().read_bytes()).hexdigest()
@@ -253,7 +257,7 @@ def _exported(name: str, weights: str, image_size: int | None, seed: int) -> Pat
     if not path.exists():
         if not timm_models():
             raise ConfigError(
-                f"Backbone '{name}' with these weights is a model of timm, which the light installation leaves out: "
+                f"Backbone '{name}' with these weights needs timm, which is not part of the light installation: "
                 "pip install 'positively[torch]', or 'positively[offline]' for lite0."
             )
         write_with(path, lambda temporary: TORCH["export"](name, weights, image_size, seed, temporary))
@@ -261,23 +265,23 @@ def _exported(name: str, weights: str, image_size: int | None, seed: int) -> Pat
 
 
 def _download(name: str, row: Row) -> Path:
-    """The file of a row, from the hub's cache if it is there, else from the hub; its digest is checked where known."""
+    """The file of a row, from the local hub cache or the hub; its digest is checked if known."""
     import huggingface_hub
 
     place: dict[str, Any] = {"repo_id": row.repository, "filename": row.file, "revision": row.revision}
     try:
         cached = huggingface_hub.try_to_load_from_cache(**place)
         if not isinstance(cached, str):
-            # One question without retries, so that a machine without network hears about it in seconds.
+            # One request without retries, so that a machine without network fails within seconds.
             huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(**place), timeout=_SECONDS_TO_ANSWER)
             cached = huggingface_hub.hf_hub_download(**place)
-    except Exception as reason:  # every version of the hub's client has an exception tree of its own
+    except Exception as reason:  # exceptions differ between versions of the hub client
         raise WeightsError(
-            f"Backbone '{name}' cannot be downloaded from {row.repository} ({short(reason)}). Run once on a machine "
-            "with network and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), pass an .onnx "
-            f"file with {option('backbone', 'FILE')}, or pip install 'positively[offline]' and take lite0."
+            f"Backbone '{name}' cannot be downloaded from {row.repository} ({short(reason)}). Run this once on a "
+            "machine with network access and copy its Hugging Face cache here (HF_HOME, usually ~/.cache/huggingface), "
+            f"pass an .onnx file with {option('backbone', 'FILE')}, or use lite0: pip install 'positively[offline]'."
         ) from reason
     path = Path(cached)
     if row.sha256 is not None and hashlib.sha256(path.read_bytes()).hexdigest() != row.sha256:
-        raise WeightsError(f"{path} is not the file of '{name}' (another SHA-256). Delete it and run this again.")
+        raise WeightsError(f"{path} is not the file of '{name}' (its SHA-256 differs). Delete it and try again.")
     return path

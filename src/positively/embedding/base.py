@@ -1,4 +1,4 @@
-"""What embeds images, and what comes of it."""
+"""The embedder protocol, and embeddings."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ Vector = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Images → embeddings. Anything with these two members can be passed to :func:`positively.embed`.
+    """Computes embeddings of images. Any object with these two members can be passed to :func:`positively.embed`.
 
-    One that also has ``export(path)``, which writes an ONNX file and returns a :class:`BackboneEmbedder` of it, gives
-    runs that carry their network with them.
+    If it also has ``export(path)``, which writes an ONNX file and returns a :class:`BackboneEmbedder` of it, runs
+    contain their network.
     """
 
     key: str
-    """Changes whenever the numbers would: weights, pooling, image size, preprocessing. Stored embeddings go by it."""
+    """Identifies the embeddings in the cache. It must change when weights, pooling, image size or preprocessing do."""
 
     def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Vector]:
-        """The embedding of each RGB image, (D,) or (1+P, D) with parts, in the order of the images."""
+        """Yield the embedding of each RGB image in order: (D,), or (1+P, D) with parts."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From an image to what a network reads: resized to a square, scaled to [0, 1], normalised."""
+    """How images are prepared for a network: resized to a square, scaled to [0, 1] and normalized."""
 
     image_size: int = 224
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     interpolation: str = "bicubic"
     resize: Literal["squash", "crop"] = "squash"
-    """'squash' both sides to a square, or resize the short side and 'crop' the middle, as CLIP does."""
+    """'squash' resizes both sides; 'crop' resizes the short side and crops the center, as CLIP does."""
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """One embedding an image, in the order of a table."""
+    """Embeddings of images, in the order of a table."""
 
     X: FeatureRows
-    """N×D, or N×(1+P)×D with those of parts; an array, or rows that are read from disk when they are asked for."""
+    """N×D, or N×(1+P)×D with parts: an array, or an object that reads rows from disk on access."""
     key: str
-    """Of the embedder; embeddings with different keys cannot be compared."""
+    """Key of the embedder; embeddings with different keys cannot be compared."""
     embedder: Embedder | None = field(default=None, repr=False)
-    """What computed them; None for embeddings from a file."""
+    """The embedder; None for embeddings from a file."""
 
     def __len__(self) -> int:
         return len(self.X)
 
     @property
     def width(self) -> int:
-        """Numbers in an embedding."""
+        """Length of an embedding."""
         return int(self.X[slice(0, 1)].shape[-1])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float32]:

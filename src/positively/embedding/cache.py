@@ -1,9 +1,8 @@
-"""Features on disk, shared by every run that uses the same weights and the same transform.
+"""The cache of embeddings on disk, shared by all runs with the same weights and preprocessing.
 
-A store is a folder of segments. A segment is one safetensors file, written whole and moved into place, that holds
-features and the content hashes of their images; it is never changed afterwards. So any number of processes may read and
-add at once: the worst that can happen is that two of them compute the same features. Large features (maps) are mapped
-from the files, not read: they may take more room than there is memory.
+A store is a folder of segments. A segment is a safetensors file with embeddings and the content hashes of their images.
+It is written atomically and never changed, so several processes can read and add at the same time; at worst, two of
+them compute the same embeddings. Large arrays (feature maps) are memory-mapped, because they may not fit into memory.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ from positively.errors import ConfigError, option
 from positively.files import write_with
 
 _KEY, _SEGMENT = "[0-9a-f]" * 24, "[0-9a-f]" * 32 + ".safetensors"
-"""Names of our folders and files: nothing else in a folder the user named is ever removed."""
+"""Names of our folders and files; nothing else in the cache folder is ever removed."""
 
 GRAPH = "network.onnx"
-"""Name of the graph by which features were computed, beside them."""
+"""Name of the graph that computed the embeddings, in the same folder."""
 
 _NETWORKS = "networks"
 
 _in_use: set[Path] = set()
-"""Segments this process reads or has written: it does not remove them while it lives."""
+"""Segments that this process has read or written, and therefore does not remove."""
 
-# Features up to this size are read into memory, larger ones are mapped.
+# Embeddings up to this size are read into memory; larger ones are memory-mapped.
 _IN_MEMORY_BYTES = 2**30
 
 
 def default_store() -> Path:
-    """Folder of the stored features: ``POSITIVELY_CACHE``, else the user's cache folder."""
+    """Folder of the stored embeddings: in ``POSITIVELY_CACHE`` if set, otherwise in the user's cache folder."""
     return _cache() / "features"
 
 
 def network_folder() -> Path:
-    """Folder of the ONNX files that were converted from other forms."""
+    """Folder of converted ONNX files."""
     return _cache() / _NETWORKS
 
 
@@ -59,16 +58,16 @@ def _cache() -> Path:
 
 
 def default_limit() -> int:
-    """Bytes that all stored features together may take: ``POSITIVELY_CACHE_GB`` (20 unless told)."""
+    """Maximum total size of the stored embeddings in bytes: ``POSITIVELY_CACHE_GB`` (default 20)."""
     given = os.environ.get("POSITIVELY_CACHE_GB", "20")
     try:
         return int(float(given) * 2**30)
     except ValueError:
-        raise ConfigError(f"POSITIVELY_CACHE_GB is a number of gigabytes, not {given!r}.") from None
+        raise ConfigError(f"POSITIVELY_CACHE_GB must be a number of gigabytes, not {given!r}.") from None
 
 
 class MappedFeatures:
-    """One row of features an image, mapped from segments; rows that are asked for come as an array in memory."""
+    """Embeddings that are memory-mapped from segments; indexing returns an array in memory."""
 
     def __init__(self, parts: Sequence[npt.NDArray[Any]], part: npt.NDArray[np.int64], row: npt.NDArray[np.int64]):
         self._parts, self._part, self._row = parts, part, row
@@ -86,7 +85,7 @@ class MappedFeatures:
 
 
 class FeatureStore:
-    """Features of one network and transform, by the content hash of the image."""
+    """Embeddings of one embedder, by the content hash of the image."""
 
     def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
         self.folder = folder
@@ -95,7 +94,7 @@ class FeatureStore:
         self._read: set[Path] = set()
 
     def refresh(self) -> None:
-        """Take in the segments that were added since the last look."""
+        """Read the segments that were added since the last call."""
         for path in sorted(self.folder.glob(_SEGMENT)):
             if path in self._read:
                 continue
@@ -103,12 +102,12 @@ class FeatureStore:
                 with safe_open(path, framework="numpy") as segment:
                     hashes = segment.get_tensor("hashes")
             except (OSError, SafetensorError):
-                continue  # removed meanwhile, or not ours: its features are computed again
+                continue  # removed meanwhile, or not ours: its embeddings are computed again
             self._read.add(path)
             self._place.update({bytes(h).hex(): (path, row) for row, h in enumerate(hashes)})
 
     def missing(self, hashes: Iterable[str]) -> set[str]:
-        """Images whose features are not here yet; the others are held until this process ends."""
+        """Images without stored embeddings; the segments of the others are kept until this process ends."""
         self.refresh()
         hashes = list(hashes)
         for path in {self._place[h][0] for h in hashes if h in self._place}:
@@ -116,34 +115,34 @@ class FeatureStore:
         return {h for h in hashes if h not in self._place}
 
     def _hold(self, path: Path) -> None:
-        """Note that a segment is in use: now, for other processes, and for as long as this one lives."""
+        """Mark a segment as in use, for this process and (by its time) for others."""
         try:
             os.utime(path)
             _in_use.add(path)
-        except PermissionError:  # a store that is shared and read only
+        except PermissionError:  # a shared, read-only store
             _in_use.add(path)
-        except FileNotFoundError:  # another process made room meanwhile
+        except FileNotFoundError:  # another process has removed it
             self._read.discard(path)
             self._place = {name: place for name, place in self._place.items() if place[0] != path}
 
     def require_room(self, needed: int) -> None:
-        """Raise if this many bytes more cannot be stored."""
+        """Raise a ConfigError if this number of bytes cannot be stored."""
         held = sum(_size(path) for path in _in_use if path.parent.parent == self.folder.parent)
         self.folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.folder).free
         if held + needed > self.max_bytes or needed > free:
             reason = (
-                f"and only {free / 2**30:.1f} GB are free on the disk of {self.folder}"
+                f"but only {free / 2**30:.1f} GB are free on the disk of {self.folder}"
                 if needed > free
-                else f"and the store is bounded to {self.max_bytes / 2**30:.1f} GB (POSITIVELY_CACHE_GB)"
+                else f"but the cache is limited to {self.max_bytes / 2**30:.1f} GB (POSITIVELY_CACHE_GB)"
             )
             raise ConfigError(
-                f"Stored features need {(held + needed) / 2**30:.1f} GB, {reason}. Make room, take fewer images or a "
-                f"smaller {option('image_size')}, or another {option('depth')}."
+                f"Stored embeddings need {(held + needed) / 2**30:.1f} GB, {reason}. Free some space, or use fewer "
+                f"images, a smaller {option('image_size')} or another {option('depth')}."
             )
 
     def add(self, hashes: Sequence[str], features: npt.NDArray[Any]) -> None:
-        """Keep these features, one row a hash, as a new segment; the oldest segments go when the store is full."""
+        """Store embeddings, one row for each hash, as a new segment; if the cache is full, remove the oldest ones."""
         codes = np.frombuffer(bytes.fromhex("".join(hashes)), dtype=np.uint8).reshape(len(hashes), -1)
         arrays: dict[str, npt.NDArray[Any]] = {"hashes": codes, "features": np.ascontiguousarray(features)}
         path = self.folder / f"{uuid.uuid4().hex}.safetensors"
@@ -152,7 +151,7 @@ class FeatureStore:
         self._trim()
 
     def get(self, hashes: Sequence[str]) -> FeatureRows:
-        """Features of these images, one row a hash: an array if they are small, else mapped."""
+        """Embeddings of these images, one row for each hash; an array, or memory-mapped if large."""
         self.refresh()
         paths = sorted({self._place[name][0] for name in hashes})
         number = {path: index for index, path in enumerate(paths)}
@@ -170,13 +169,13 @@ class FeatureStore:
             if excess <= 0:
                 break
             if path not in _in_use:
-                with suppress(PermissionError):  # Windows removes nothing that another process has mapped
+                with suppress(PermissionError):  # Windows does not remove files that another process has mapped
                     path.unlink(missing_ok=True)
                     excess -= sizes[path]
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; none if another process removed it, or (Windows says so by refusing) is removing it."""
+    """Size of a file; 0 if another process has removed it (or is removing it, on Windows)."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, PermissionError):
@@ -191,7 +190,7 @@ def _last_use(path: Path) -> float:
 
 
 def _map_features(path: Path) -> npt.NDArray[Any]:
-    """The features of a segment, mapped: its header (a length, then JSON) says where they lie."""
+    """Memory-map the embeddings of a segment; the header (a length, then JSON) has their offset."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         entry = json.loads(file.read(length))["features"]

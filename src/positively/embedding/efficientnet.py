@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 as an ONNX graph, made from its weights without torch."""
+"""Build EfficientNet-Lite0 as an ONNX graph from its weights, without torch."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from onnx import TensorProto, helper, numpy_helper
 
 from positively.errors import WeightsError
 
-# Which runtimes understand the graph: any ONNX Runtime since 1.15. onnx by itself would write its newest version.
+# Versions that ONNX Runtime supports since 1.15; by default, onnx would write its newest versions.
 _OPSET, _IR = 17, 8
-_EPSILON = 1e-3  # of batch norm, in networks that come from TensorFlow
+_EPSILON = 1e-3  # of batch norm, in networks converted from TensorFlow
 _STRIDES = ((1,), (2, 1), (2, 1), (2, 1, 1), (1, 1, 1), (2, 1, 1, 1), (1,))
-"""Stride of every block of every stage: what the weights do not tell."""
+"""Stride of every block of every stage, which the weights do not contain."""
 
 
 def lite0_graph(weights: Mapping[str, npt.NDArray[Any]]) -> onnx.ModelProto:
     """Make the graph of EfficientNet-Lite0 up to its last feature map.
 
-    Batch norm is folded into the convolutions, in double precision.
-
-    Its input ``images`` is N×3×H×W in RGB, as ``(pixel / 255 - 0.5) / 0.5``; its output ``map`` is
-    N×1280×⌈H/32⌉×⌈W/32⌉, before pooling. Every size is padded as TensorFlow does.
+    Batch norm is folded into the convolutions in double precision. The input ``images`` is N×3×H×W in RGB, normalized
+    as ``(pixel / 255 - 0.5) / 0.5``; the output ``map`` is N×1280×⌈H/32⌉×⌈W/32⌉, before pooling. Padding is as in
+    TensorFlow.
 
     Args:
-        weights: The tensors under timm's names; those of the classifier are not used.
+        weights: Tensors with timm's names; those of the classifier are not used.
 
     Raises:
-        WeightsError: If a tensor is missing.
+        WeightsError: if a tensor is missing.
     """
     layers = _Layers(weights)
     x = layers.conv("images", "conv_stem", "bn1", stride=2)
@@ -43,19 +42,19 @@ def lite0_graph(weights: Mapping[str, npt.NDArray[Any]]) -> onnx.ModelProto:
 
 
 def _block(layers: _Layers, x: str, name: str, stride: int) -> str:
-    """One inverted residual block; the very first has no expansion."""
+    """One inverted residual block; the first block has no expansion."""
     if name == "blocks.0.0":
         x = layers.conv(x, f"{name}.conv_dw", f"{name}.bn1", stride=stride)
         return layers.conv(x, f"{name}.conv_pw", f"{name}.bn2", is_activated=False)
     inside = layers.conv(x, f"{name}.conv_pw", f"{name}.bn1")
     inside = layers.conv(inside, f"{name}.conv_dw", f"{name}.bn2", stride=stride)
     projected = layers.conv(inside, f"{name}.conv_pwl", f"{name}.bn3", is_activated=False)
-    is_first_of_stage = name.endswith(".0")  # it changes the number of channels, so nothing can be added to it
+    is_first_of_stage = name.endswith(".0")  # it changes the number of channels, so there is no residual connection
     return projected if is_first_of_stage else layers.add(projected, x, name)
 
 
 class _Layers:
-    """The nodes of the graph and their weights, in the order in which they are added."""
+    """Nodes and weights of the graph, in the order they are added."""
 
     def __init__(self, weights: Mapping[str, npt.NDArray[Any]]) -> None:
         self._weights = weights
@@ -66,11 +65,11 @@ class _Layers:
     def conv(
         self, x: str, conv: str, norm: str, *, stride: int = 1, is_activated: bool = True, output: str | None = None
     ) -> str:
-        """A convolution with its batch norm, and ReLU6 if it is activated; returns the name of what it gives."""
+        """Add a convolution with its batch norm, and ReLU6 if activated; return the name of the output."""
         kernel, bias = self._folded(conv, norm)
         parts = {f"{conv}.weight": kernel, f"{conv}.bias": bias}
         self._tensors += [numpy_helper.from_array(array, name) for name, array in parts.items()]
-        # Depthwise convolutions are those whose kernels see one channel each; no other kind is grouped here.
+        # A kernel with one input channel is depthwise; other grouped convolutions do not occur.
         groups = len(kernel) if kernel.shape[1] == 1 else 1
         self._nodes.append(
             helper.make_node(
@@ -91,7 +90,7 @@ class _Layers:
         return activated
 
     def add(self, x: str, y: str, name: str) -> str:
-        """The sum of two maps."""
+        """Add the sum of two maps."""
         self._nodes.append(helper.make_node("Add", [x, y], [f"{name}.out"], name=f"{name}.add"))
         return f"{name}.out"
 
@@ -106,7 +105,7 @@ class _Layers:
         return model
 
     def _folded(self, conv: str, norm: str) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Kernel and bias of a convolution together with the batch norm behind it."""
+        """Kernel and bias of a convolution with its batch norm folded in."""
         names = [f"{conv}.weight", *(f"{norm}.{part}" for part in ("weight", "bias", "running_mean", "running_var"))]
         missing = [name for name in names if name not in self._weights]
         if missing:

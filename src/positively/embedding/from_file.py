@@ -1,11 +1,11 @@
-"""Embeddings in files: read from other programs, and written in the same form.
+"""Read and write embeddings in files.
 
 | file | content |
 |---|---|
 | .npy | N×D array, in the order of the table |
-| .npz | ``embeddings`` N×D, and ``images`` (N names) or ``hashes`` (N content hashes), or neither: as .npy |
+| .npz | ``embeddings`` N×D, with ``images`` (N names) or ``hashes`` (N content hashes); without both, as .npy |
 | .parquet | a column of names (``image``) or hashes (``hash``), and a column of lists (``embedding``) |
-| .safetensors | tensor ``embeddings`` N×D, and ``images`` as a JSON list in the metadata, or neither: as .npy |
+| .safetensors | tensor ``embeddings`` N×D, with ``images`` as a JSON list in the metadata; without it, as .npy |
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ Values = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class EmbeddingFile:
-    """What a file holds."""
+    """Content of a file."""
 
     X: Values
     """N×D, or N×(1+P)×D."""
     images: Sequence[str] | None = None
     hashes: Sequence[str] | None = None
     key: str = ""
-    """Of the embedder; empty if the file does not say."""
+    """Key of the embedder; empty if the file does not have it."""
 
 
 def read_embeddings(files: Sequence[str | Path], table: LabelTable) -> Embeddings:
-    """Embeddings of a table's images from files.
+    """Read the embeddings of a table's images from files.
 
-    Rows are matched by image name, else by content hash; a file with neither has one row an image, in the order of the
-    table. Several files that each hold every image are joined side by side (two backbones); files that hold different
-    images are read one after the other.
+    Rows are matched by image name, otherwise by content hash. A file with neither must have one row for each image, in
+    the order of the table. If several files each contain all images (two backbones), their embeddings are concatenated;
+    otherwise, each file contains some of the images.
 
     Args:
-        files: .npy, .npz, .parquet or .safetensors.
+        files: .npy, .npz, .parquet or .safetensors files.
         table: The images.
 
     Raises:
-        ConfigError: An image has no embedding, or one is not a finite number; the sentence names file and image.
+        ConfigError: if an image has no embedding or an embedding is not finite; the message names file and image.
     """
-    hashes: list[str] = []  # read from the photos only if a file asks for them
+    hashes: list[str] = []  # computed only if a file needs them
 
     def content() -> list[str]:
         hashes.extend([] if hashes else image_hashes(table))
@@ -88,7 +88,7 @@ def read_embeddings(files: Sequence[str | Path], table: LabelTable) -> Embedding
 
 
 def read_named(files: Sequence[str | Path]) -> tuple[Embeddings, list[str]]:
-    """All embeddings of some files, one file after the other, and what their images are called: names or numbers."""
+    """All embeddings of some files, one file after the other, and the names (or numbers) of their images."""
     read = [read_file(Path(name)) for name in files]
     counts = [len(found.X) for found in read]
     rows = [np.full(sum(counts), -1, dtype=np.int64) for _ in read]
@@ -101,10 +101,10 @@ def read_named(files: Sequence[str | Path]) -> tuple[Embeddings, list[str]]:
 
 
 def read_file(path: Path) -> EmbeddingFile:
-    """The content of one file.
+    """Read one file.
 
     Raises:
-        ConfigError: The file is none of ours, damaged, or holds no N×D array.
+        ConfigError: if the format is unknown, the file is damaged or it has no N×D array.
     """
     readers: Mapping[str, Callable[[Path], EmbeddingFile]] = {
         ".npy": lambda path: EmbeddingFile(np.load(path, mmap_mode="r", allow_pickle=False)),
@@ -113,53 +113,53 @@ def read_file(path: Path) -> EmbeddingFile:
         ".safetensors": _read_safetensors,
     }
     if path.suffix.lower() not in readers:
-        raise ConfigError(f"{path}: embeddings are read from {', '.join(readers)} files.")
+        raise ConfigError(f"{path}: embeddings are read from {', '.join(readers)} files only.")
     if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file.")
+        raise ConfigError(f"{path}: the file does not exist.")
     try:
         found = readers[path.suffix.lower()](path)
     except PositivelyError:
         raise
-    except Exception as reason:  # every format has an exception tree of its own
+    except Exception as reason:  # every format has its own exceptions
         raise ConfigError(f"{path} cannot be read: {short(reason)}.") from reason
     if found.X.ndim not in (2, 3) or not np.issubdtype(found.X.dtype, np.number) or not found.X.shape[-1]:
-        raise ConfigError(f"{path} holds an array of shape {found.X.shape}; embeddings are images × numbers.")
+        raise ConfigError(f"{path} has an array of shape {found.X.shape}; embeddings must be images × numbers.")
     for names in (found.images, found.hashes):
         if names is not None and len(names) != len(found.X):
-            raise ConfigError(f"{path} holds {len(found.X):,} embeddings and names {len(names):,} images.")
+            raise ConfigError(f"{path} has {len(found.X):,} embeddings but names {len(names):,} images.")
     return found
 
 
 def check_writable(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse, before anything is computed, a file that could not be written.
+    """Check that a file can be written, before anything is computed.
 
     Raises:
-        FileError: Its ending is unknown, or it is there and is not to be replaced.
+        FileError: if its extension is unknown, or it exists and must not be overwritten.
     """
     if path.suffix.lower() not in _WRITABLE:
-        raise FileError(f"{path}: embeddings are written to {', '.join(_WRITABLE)} files.")
+        raise FileError(f"{path}: embeddings are written to {', '.join(_WRITABLE)} files only.")
     if path.exists() and not overwrite:
-        raise FileError(f"{path} exists. Name another file, or pass {option('overwrite', True)}.")
+        raise FileError(f"{path} exists. Choose another file, or pass {option('overwrite', True)}.")
     if path.suffix.lower() == ".parquet":
         import_pyarrow("Writing")
 
 
 def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> None:
-    """Write embeddings with the names and hashes of their images, in a form that :func:`read_embeddings` reads.
+    """Write embeddings with the names and hashes of their images, for :func:`read_embeddings`.
 
     Args:
-        path: Ends in .npy, .npz, .parquet or .safetensors.
-        embeddings: What to write.
+        path: A .npy, .npz, .parquet or .safetensors file.
+        embeddings: The embeddings.
         table: The images.
 
     Raises:
-        FileError: The name ends in something else.
+        FileError: if the extension is unknown or the file cannot be written.
     """
     X, images = np.asarray(embeddings, dtype=np.float32), list(table.images)
     hashes, key = list(image_hashes(table)), embeddings.key
 
     def npz(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # np.savez adds an ending to a name
+        with temporary.open("wb") as file:  # np.savez would add an extension to a name
             np.savez(file, embeddings=X, images=np.array(images), hashes=np.array(hashes), key=np.array(key))
 
     def npy(temporary: Path) -> None:
@@ -181,7 +181,7 @@ def write_embeddings(path: Path, embeddings: Embeddings, table: LabelTable) -> N
     writers = {".npy": npy, ".npz": npz, ".parquet": parquet, ".safetensors": tensors}
     check_writable(path, overwrite=True)
     if X.ndim == 3 and path.suffix.lower() == ".parquet":
-        raise FileError(f"{path}: embeddings of parts do not fit into a Parquet column; take .npz.")
+        raise FileError(f"{path}: embeddings of parts do not fit into a Parquet column. Use .npz.")
     write_with(path, writers[path.suffix.lower()])
 
 
@@ -190,7 +190,7 @@ def _read_npz(path: Path) -> EmbeddingFile:
         entries = {name: content[name] for name in content.files}
     array = next((entries[name] for name in _ARRAYS if name in entries), None)
     if array is None:
-        raise ConfigError(f"{path} has {', '.join(entries) or 'no array'}, and no array 'embeddings'.")
+        raise ConfigError(f"{path} has {', '.join(entries) or 'no array'}, but no array 'embeddings'.")
     key = str(entries["key"]) if "key" in entries else ""
     return EmbeddingFile(array, _first(entries, _NAMES), _first(entries, _HASHES), key)
 
@@ -202,7 +202,7 @@ def _read_safetensors(path: Path) -> EmbeddingFile:
         names, told = set(content.keys()), content.metadata() or {}
         array = next((content.get_tensor(name) for name in _ARRAYS if name in names), None)
     if array is None:
-        raise ConfigError(f"{path} has {', '.join(sorted(names)) or 'no tensor'}, and no tensor 'embeddings'.")
+        raise ConfigError(f"{path} has {', '.join(sorted(names)) or 'no tensor'}, but no tensor 'embeddings'.")
     lists = {name: json.loads(told[name]) for name in (*_NAMES, *_HASHES) if name in told}
     return EmbeddingFile(array, _first(lists, _NAMES), _first(lists, _HASHES), told.get("key", ""))
 
@@ -212,7 +212,7 @@ def _read_parquet(path: Path) -> EmbeddingFile:
     columns = {name: content.column(name) for name in content.column_names}
     column = next((columns[name] for name in ("embedding", *_ARRAYS) if name in columns), None)
     if column is None:
-        raise ConfigError(f"{path} has {', '.join(columns) or 'no column'}, and no column 'embedding' with lists.")
+        raise ConfigError(f"{path} has {', '.join(columns) or 'no column'}, but no column 'embedding' with lists.")
     chunk = column.combine_chunks()
     lengths = set(chunk.value_lengths().to_pylist()) if hasattr(chunk, "value_lengths") else {chunk.type.list_size}
     if len(lengths) > 1 or None in lengths:
@@ -231,12 +231,12 @@ def _first(entries: Mapping[str, Any], names: Sequence[str]) -> list[str] | None
 def _rows(
     path: Path, found: EmbeddingFile, table: LabelTable, content: Callable[[], list[str]]
 ) -> npt.NDArray[np.int64]:
-    """Row of the file for each image of the table, −1 for those that it does not hold."""
+    """Row of the file for each image of the table; −1 for images that are not in the file."""
     if found.images is None and found.hashes is None:
         if len(found.X) != len(table):
             raise ConfigError(
-                f"{path} holds {len(found.X):,} embeddings without names, and {table.source} lists {len(table):,} "
-                "images. Add the names: an .npz file with 'embeddings' and 'images'."
+                f"{path} has {len(found.X):,} embeddings without names, but {table.source} lists {len(table):,} "
+                "images. Add the names: write an .npz file with 'embeddings' and 'images'."
             )
         return np.arange(len(table))
     rows = np.full(len(table), -1, dtype=np.int64)
@@ -259,7 +259,7 @@ def _select(X: Values, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
 
 
 def _unit(X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Rows of length 1: of two backbones side by side, neither drowns the other."""
+    """Rows with length 1, so that two concatenated backbones have the same weight."""
     lengths = np.linalg.norm(X, axis=-1, keepdims=True)
     scaled: npt.NDArray[np.float32] = X / np.maximum(lengths, 1e-12)
     return scaled
@@ -268,11 +268,11 @@ def _unit(X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def _stack(
     paths: Sequence[Path], read: Sequence[EmbeddingFile], rows: Sequence[npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.float32]:
-    """Each image from the first file that holds it."""
+    """The embedding of each image from the first file that contains it."""
     shapes = {found.X.shape[1:] for found in read}
     if len(shapes) > 1:
         told = ", ".join(f"{path} {found.X.shape[-1]:,}" for path, found in zip(paths, read, strict=True))
-        raise ConfigError(f"Files that hold different images must have embeddings of one width: {told}.")
+        raise ConfigError(f"Files with different images must have embeddings of the same length: {told}.")
     X = np.empty((len(rows[0]), *shapes.pop()), dtype=np.float32)
     for found, row in reversed(list(zip(read, rows, strict=True))):
         held = row >= 0
@@ -286,6 +286,6 @@ def _refuse_odd(X: npt.NDArray[np.float32], table: LabelTable, paths: Sequence[P
     if len(odd):
         names = [table.images[row] for row in odd.tolist()]
         raise ConfigError(
-            f"{', '.join(map(str, paths))}: {len(names):,} embeddings hold numbers that are not finite: "
+            f"{', '.join(map(str, paths))}: {len(names):,} embeddings have numbers that are not finite: "
             f"{and_more(names, 3)}."
         )

@@ -1,6 +1,6 @@
-"""ONNX graphs put together without torch: pixels → backbone → pooled embedding → what comes after it.
+"""Build ONNX graphs without torch: pixels → backbone → pooled embedding → head.
 
-Every graph made here takes ``images`` B×3×H×W, RGB in [0, 1], and gives ``embedding`` B×D (B×(1+P)×D with parts).
+Every graph has the input ``images`` B×3×H×W, RGB in [0, 1], and the output ``embedding`` B×D (B×(1+P)×D with parts).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from positively.errors import ConfigError, WeightsError, option, short
 OPSET = 17
 IMAGES, EMBEDDING = "images", "embedding"
 BACKBONE = "backbone/"
-"""Prefix of the names of a backbone's own nodes."""
-# Outputs that hold one vector an image, in networks that have several.
+"""Prefix of the names of the backbone's nodes."""
+# Outputs with one vector per image, in networks with several outputs.
 _POOLED_OUTPUTS = ("embedding", "pooler_output", "image_embeds", "sentence_embedding")
 
 
 class GraphBuilder:
-    """Nodes and constants that are appended one after the other; each node is known by the name of its output."""
+    """Collects nodes and constants; each node has the name of its output."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Append a node with one output, and return that."""
+        """Append a node with one output, and return its name."""
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, list(inputs), [output], name=output, **attributes))
@@ -47,7 +47,7 @@ class GraphBuilder:
 
 
 def load_network(path: Path) -> Any:
-    """An ONNX file as a model, in an operator set that these graphs can be built in."""
+    """Load an ONNX file, converted to an operator set that these graphs can use."""
     import onnx
     from onnx import version_converter
 
@@ -55,24 +55,24 @@ def load_network(path: Path) -> Any:
         model = onnx.load(path)
         version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
         return model if version >= OPSET else version_converter.convert_version(model, OPSET)
-    except Exception as reason:  # protobuf, onnx and the file system each have their own
+    except Exception as reason:  # protobuf, onnx and the file system have their own exceptions
         raise WeightsError(f"{path} cannot be read as an ONNX network: {short(reason)}.") from reason
 
 
 def embedding_graph(
     path: Path, preprocessing: Preprocessing, pooling: Pooling = "average", window: int = 0, *, normalized: bool = False
 ) -> tuple[Any, GraphBuilder]:
-    """A backbone with its preprocessing before it and its pooling behind it, to be made whole by :func:`assemble`.
+    """A backbone with preprocessing and pooling, as input for :func:`assemble`.
 
     Args:
-        path: ONNX file of the backbone: normalised images B×3×H×W → a map B×C×H'×W', tokens, or vectors B×D.
-        preprocessing: How its images are normalised.
-        pooling: How a map is pooled over its positions; vectors stay as they are.
-        window: Side of the parts of a map that are pooled too; 0: the whole map alone.
-        normalized: Whether ``images`` are normalised already.
+        path: ONNX file of the backbone: normalized images B×3×H×W → a map B×C×H'×W' or vectors B×D.
+        preprocessing: How images are normalized.
+        pooling: How a map is pooled over its positions; vectors are not pooled.
+        window: Side of the parts of a map that are pooled too; 0 for the whole map only.
+        normalized: Whether ``images`` are normalized already.
 
     Returns:
-        The backbone's model, whose graph is left as it was read, and the builder that holds what surrounds it.
+        The model of the backbone, unchanged, and a builder with all nodes.
     """
     from onnx import compose
 
@@ -84,7 +84,7 @@ def embedding_graph(
     constants = {entry.name for entry in model.graph.initializer}
     (entry, *others) = [name for name in own if name not in constants]
     if others:
-        raise ConfigError(f"{path} takes {len(others) + 1} inputs; a backbone takes images alone.")
+        raise ConfigError(f"{path} has {len(others) + 1} inputs; a backbone must have images as its only input.")
     builder = GraphBuilder()
     if normalized:
         builder.add("Identity", [IMAGES], entry)
@@ -97,8 +97,8 @@ def embedding_graph(
     output, rank = _choose_output(model, path)
     if window and rank != 4:
         raise ConfigError(
-            f"{path} gives one vector an image and no map, so it has no parts to look at. "
-            f"Leave {option('head_options.window')} out."
+            f"{path} returns one vector per image and no feature map, so parts of images are not available. "
+            f"Remove {option('head_options.window')}."
         )
     if rank == 4:
         _pool(builder, output, pooling, window)
@@ -108,7 +108,7 @@ def embedding_graph(
 
 
 def image_input(model: Any, size: int) -> Any:
-    """The input ``images``, of any size if the backbone takes several."""
+    """The input ``images``, of any size if the backbone supports it."""
     from onnx import TensorProto, helper
 
     shape = model.graph.input[0].type.tensor_type.shape.dim
@@ -124,15 +124,15 @@ def assemble(
     metadata: Mapping[str, str],
     ranks: Mapping[str, int] | None = None,
 ) -> Any:
-    """A whole model from nodes and constants.
+    """Make a model from nodes and constants.
 
     Args:
-        model: The model that they came from, which says in which operator sets they are written.
+        model: The model of the backbone, which defines the operator sets.
         builder: Nodes and constants.
-        inputs: As ONNX describes them.
-        outputs: Names and element types.
-        metadata: What programs have to know beside inputs and outputs.
-        ranks: Dimensions of outputs that have not two.
+        inputs: Inputs as ONNX value infos.
+        outputs: Names and element types of the outputs.
+        metadata: Additional information for other programs.
+        ranks: Number of dimensions of the outputs; 2 by default.
     """
     from onnx import TensorProto, helper
 
@@ -152,27 +152,27 @@ def assemble(
 
 
 def _choose_output(model: Any, path: Path) -> tuple[str, int]:
-    """The output that an embedding is made of, and how many dimensions it has."""
+    """Name and number of dimensions of the output to embed."""
     outputs = {entry.name.removeprefix(BACKBONE): entry for entry in model.graph.output}
     name = next((name for name in _POOLED_OUTPUTS if name in outputs), next(iter(outputs)))
     rank = len(outputs[name].type.tensor_type.shape.dim)
     if rank not in (2, 4):
         raise ConfigError(
-            f"{path}: output '{name}' has {rank} dimensions. A backbone gives one vector an image (batch × D) or a map "
-            "(batch × channels × rows × columns)."
+            f"{path}: output '{name}' has {rank} dimensions. A backbone must return one vector per image (batch × D) "
+            "or a feature map (batch × channels × rows × columns)."
         )
     return outputs[name].name, rank
 
 
 def _pool(builder: GraphBuilder, feature_map: str, pooling: Pooling, window: int) -> None:
-    """Pool a map B×C×H×W to ``embedding``, B×C, or B×(1+parts)×C: the whole map first."""
+    """Pool a map B×C×H×W to ``embedding``: B×C, or B×(1+parts)×C with the whole map first."""
     builder.add("Cast", [feature_map], "map", to=1)
     whole = _pooled(builder, pooling, "map", "whole", "Global", {})
     axes = builder.constant("positions", [2, 3], np.int64)
     if not window:
         builder.add("Squeeze", [whole, axes], EMBEDDING)
         return
-    # Windows overlap by a third; those that reach over the border end there.
+    # Windows overlap by a third and are cut at the border.
     stride = ceil(2 * window / 3)
     shape = {"kernel_shape": [window, window], "strides": [stride, stride], "ceil_mode": 1}
     parts = _pooled(builder, pooling, "map", "parts", "", shape)

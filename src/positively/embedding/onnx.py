@@ -1,6 +1,7 @@
-"""ONNX Runtime embeds images: one image a pass, as many passes at once as there are threads.
+"""Embed images with ONNX Runtime, one image per pass, in parallel threads.
 
-That is quicker than a batch whose every layer is divided over the threads, and what an image gives depends on no other.
+This is faster than batches in which each layer is divided between threads, and the embedding of an image does not
+depend on the other images.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from positively.images.transforms import resize
 from positively.machine import thread_count
 
 PIXELS_VERSION = 1
-"""Version of decoding and resizing: raise it when either changes, so that stored embeddings are computed again."""
+"""Version of decoding and resizing; increment it when either changes, so that cached embeddings are not used."""
 
 
 class OnnxEmbedder:
-    """Images → what one output of an ONNX file gives of them.
+    """Embed images with one output of an ONNX file.
 
-    The file takes ``images`` B×3×H×W, RGB in [0, 1]: normalisation and pooling are inside.
+    The input of the file is ``images`` B×3×H×W, RGB in [0, 1]; it contains normalization and pooling.
     """
 
     def __init__(self, path: Path, preprocessing: Preprocessing, *, key: str, output: str = EMBEDDING) -> None:
-        """Name a file; it is loaded when the first image comes.
+        """The file is loaded with the first image.
 
         Args:
             path: The file.
             preprocessing: How images are resized.
-            key: As of :class:`Embedder`.
+            key: See :class:`Embedder`.
             output: Name of the output.
         """
         self.path, self.preprocessing, self.key, self._output = path, preprocessing, key, output
 
     def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Vector]:
-        """What the file gives of each image, in order."""
-        self._session  # noqa: B018 (loaded here, not by several threads at once)
+        """Yield the output for each image, in order."""
+        self._session  # noqa: B018 (load it here, not in several threads at once)
         return read_ahead(self._run, images, threads=thread_count())
 
     @cached_property
@@ -62,7 +63,7 @@ class OnnxEmbedder:
 
 
 class BackboneEmbedder(OnnxEmbedder):
-    """A backbone in an ONNX file, with its normalisation and pooling."""
+    """Embed images with a backbone in an ONNX file."""
 
     def __init__(
         self,
@@ -74,15 +75,15 @@ class BackboneEmbedder(OnnxEmbedder):
         window: int = 0,
         digest: str = "",
     ) -> None:
-        """Name a backbone; its graph is put together when the first image comes.
+        """The graph is built with the first image.
 
         Args:
-            name: What the backbone is called in messages and configurations.
-            path: ONNX file of the backbone, normalised images → map or vectors.
-            preprocessing: What the backbone was trained with.
-            pooling: How a map is pooled.
+            name: Name of the backbone, for messages and configurations.
+            path: ONNX file of the backbone: normalized images → feature map or vectors.
+            preprocessing: The preprocessing that the backbone was trained with.
+            pooling: How a feature map is pooled.
             window: Side of the parts that are pooled too.
-            digest: Of the file, where it is known already.
+            digest: Digest of the file, if known.
         """
         self.name, self.pooling, self.window = name, pooling, window
         self.digest = digest or file_digest(path)
@@ -98,7 +99,7 @@ class BackboneEmbedder(OnnxEmbedder):
 
 
 def open_session(graph: Path | bytes, threads: int = 1) -> Any:
-    """ONNX Runtime with a graph, on the CPU."""
+    """An ONNX Runtime session for a graph, on the CPU."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(3)
@@ -107,9 +108,9 @@ def open_session(graph: Path | bytes, threads: int = 1) -> Any:
     source = graph if isinstance(graph, bytes) else str(graph)
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except Exception as reason:  # onnxruntime has a tree of exceptions that is not public
-        name = "This network" if isinstance(graph, bytes) else str(graph)
-        raise RunError(f"{name} cannot be run by ONNX Runtime: {short(reason)}.") from reason
+    except Exception as reason:  # the exceptions of onnxruntime are not public
+        name = "this network" if isinstance(graph, bytes) else str(graph)
+        raise RunError(f"ONNX Runtime cannot run {name}: {short(reason)}.") from reason
 
 
 def pixels(image: Image.Image, preprocessing: Preprocessing) -> Vector:
@@ -120,7 +121,7 @@ def pixels(image: Image.Image, preprocessing: Preprocessing) -> Vector:
 
 
 def example_pixels(batch: int, height: int, width: int) -> Vector:
-    """Images in [0, 1] for comparing networks: large soft shapes beside noise, since a network answers to those."""
+    """Images in [0, 1] to compare networks: large shapes and noise, because networks respond weakly to noise alone."""
     generator = np.random.default_rng(0)
     rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
     pixels = np.zeros((batch, 3, height, width), dtype=np.float32)
@@ -129,7 +130,7 @@ def example_pixels(batch: int, height: int, width: int) -> Vector:
 
 
 def _needed_only() -> Any:
-    """Run options that skip nodes on which no output that was asked for depends."""
+    """Run options that skip nodes which the requested outputs do not need."""
     import onnxruntime
 
     options = onnxruntime.RunOptions()

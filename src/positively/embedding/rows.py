@@ -1,4 +1,4 @@
-"""Rows of embeddings: an array in memory, or something that reads the rows asked for."""
+"""Rows of embeddings: an array in memory, or an object that reads rows on access."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 class FeatureRows(Protocol):
-    """One row of features an image: an array, or something that gives the rows asked for as one."""
+    """One embedding per image: an array, or an object that returns an array when indexed."""
 
     def __len__(self) -> int: ...
 
@@ -17,7 +17,7 @@ class FeatureRows(Protocol):
 
 
 class SelectedRows:
-    """Some rows of features, read when they are asked for."""
+    """A selection of rows, read on access."""
 
     def __init__(self, features: FeatureRows, places: npt.NDArray[np.int64]) -> None:
         self._features, self._places = features, places

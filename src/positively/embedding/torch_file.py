@@ -1,8 +1,8 @@
-"""Weights that torch wrote before its zip format, read without torch and without running code.
+"""Read weights in torch's legacy format (before its zip format), without torch and without running code.
 
-Such a file is five pickles (a magic number, the protocol, facts about the machine, the tensors, the keys of their
-storages), and then every storage: the number of its elements, and their bytes. A tensor in the pickle is a view of a
-storage, which it names by its key.
+Such a file has five pickles (a magic number, the protocol, machine information, the tensors and the keys of their
+storages), followed by every storage: the number of its elements and their bytes. A tensor in the pickle is a view of a
+storage, which it references by key.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _STORAGES = {
     "ByteStorage": "|u1",
     "BoolStorage": "|b1",
 }
-"""NumPy's types of torch's storages; NumPy has none for bfloat16."""
+"""NumPy types of torch's storages; NumPy has no bfloat16."""
 
 
 class _Storage(NamedTuple):
-    """The memory of one or more tensors, which lies behind the pickles."""
+    """The memory of one or more tensors, stored after the pickles."""
 
     key: str
     type: str
@@ -44,7 +44,7 @@ class _Storage(NamedTuple):
 
 
 class _View(NamedTuple):
-    """A tensor as ``torch._utils._rebuild_tensor_v2`` is told about it."""
+    """A tensor: the arguments of ``torch._utils._rebuild_tensor_v2``."""
 
     storage: _Storage
     offset: int
@@ -55,7 +55,7 @@ class _View(NamedTuple):
 
 
 class _TensorDict(OrderedDict[str, _View]):
-    """An ordered dict that takes no attributes from the file: a state dict of torch has its versions there."""
+    """An ordered dict that ignores attributes in the file; torch stores versions of a state dict there."""
 
     def __setstate__(self, state: object) -> None:
         """Ignore them."""
@@ -69,16 +69,16 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _TensorUnpickler(pickle.Unpickler):  # noqa: S301 (that is what it is for)
-    """Knows tensors and ordered dicts, by classes of our own; a pickle can name nothing else."""
+    """Unpickles tensors and ordered dicts, as classes of this module; everything else is an error."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """One of our classes in place of the one that is named."""
+        """The class of this module that replaces the named one."""
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a tensor")
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which is not part of a tensor")
         return _ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """A storage, by what the pickle says of it."""
+        """A storage from its description in the pickle."""
         kind, dtype, key, _device, size, view = pid
         if kind != "storage" or dtype not in _STORAGES.values() or view is not None:
             raise pickle.UnpicklingError(f"it refers to a {kind} that is not a plain storage")
@@ -88,18 +88,17 @@ class _TensorUnpickler(pickle.Unpickler):  # noqa: S301 (that is what it is for)
 def read_legacy_torch_file(path: Path, sha256: str) -> dict[str, npt.NDArray[Any]]:
     """Read the tensors of a file that ``torch.save`` wrote in its legacy format.
 
-    The digest is compared before anything of the file is interpreted. Its pickles then get at nothing but tensors and
-    ordered dicts.
+    The digest is checked before the file is interpreted, and its pickles can only contain tensors and ordered dicts.
 
     Args:
-        path: The file: a dict of names and tensors, such as a state dict.
-        sha256: Digest of the file that is expected, in hexadecimal digits.
+        path: A file with a dict of tensors, such as a state dict.
+        sha256: Expected digest of the file in hexadecimal digits.
 
     Returns:
-        The tensors by their names, in the order of the file.
+        The tensors by name, in the order of the file.
 
     Raises:
-        WeightsError: If it is another file, or holds anything else than tensors.
+        WeightsError: if it is another file, or contains anything other than tensors.
     """
     try:
         content = path.read_bytes()
@@ -117,24 +116,24 @@ def _read_tensors(content: bytes) -> dict[str, npt.NDArray[Any]]:
     file = io.BytesIO(content)
     magic, protocol, machine, views, keys = (_TensorUnpickler(file).load() for _ in range(5))
     if magic != _MAGIC or protocol != _PROTOCOL or not machine["little_endian"]:
-        raise ValueError("its header is another one")
+        raise ValueError("its header differs")
     if not isinstance(views, dict) or not all(isinstance(view, _View) for view in views.values()):
-        raise ValueError("it holds other things than tensors")
+        raise ValueError("it contains other objects than tensors")
     starts = _find_storages(content, file.tell(), keys, {view.storage.key: view.storage for view in views.values()})
     return {name: _read_view(content, starts[view.storage.key], view) for name, view in views.items()}
 
 
 def _find_storages(content: bytes, position: int, keys: list[str], storages: dict[str, _Storage]) -> dict[str, int]:
-    """Where the elements of every storage begin."""
+    """Start of the elements of every storage."""
     starts = {}
     for key in keys:
         storage = storages[key]
         if int.from_bytes(content[position : position + 8], "little") != storage.size:
-            raise ValueError(f"storage {key} has another size than its tensors say")
+            raise ValueError(f"the size of storage {key} differs from that of its tensors")
         starts[key] = position + 8
         position = starts[key] + storage.size * np.dtype(storage.type).itemsize
     if position != len(content):
-        raise ValueError("its storages end elsewhere than the file")
+        raise ValueError("its storages do not end at the end of the file")
     return starts
 
 
@@ -142,5 +141,5 @@ def _read_view(content: bytes, start: int, view: _View) -> npt.NDArray[Any]:
     kind = np.dtype(view.storage.type)
     memory = memoryview(content)[start : start + view.storage.size * kind.itemsize]
     strides = [kind.itemsize * stride for stride in view.strides]
-    # This constructor refuses views that reach beyond the memory.
+    # This constructor raises if a view reaches beyond the memory.
     return np.ndarray(view.shape, kind, memory, view.offset * kind.itemsize, strides).copy()
