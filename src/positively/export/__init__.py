@@ -1,4 +1,4 @@
-"""A run for other programs: what is written here opens without this package."""
+"""Export a run for other programs, which do not need this package."""
 
 from positively.export.int8 import Int8File, export_int8
 from positively.export.onnx import OnnxFile, export_onnx

@@ -1,4 +1,4 @@
-"""A run as an ONNX model for other programs, and how a file of it is written: only once it was found right."""
+"""The ONNX model of a run, and verified writing: a file is kept only if its scores equal those of the run."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from positively.runs.network import SCORES, is_any_size, with_scores
 from positively.runs.run import Run
 
 TOLERANCE = 1e-4
-"""Largest difference of a score to the run's own with which an export is still the same model."""
+"""Largest allowed difference between the scores of an export and those of the run."""
 Pixels = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 _BATCHES = (1, 2, 5)
 _STEP = 32
-"""Pixels by which the sides of images may differ from the run's, where a network takes several sizes."""
+"""Step in pixels between image sizes, for networks that support several sizes."""
 Found = TypeVar("Found")
 
 
 def run_model(run: Run) -> Any:
-    """The network of a run as an ONNX model, with the head and the thresholds that were asked for.
+    """The network of a run as an ONNX model, with the run's current head and thresholds.
 
     Raises:
-        ConfigError: The run has no ONNX file yet, and torch, which would make it, is not installed.
-        RunError: The network cannot be exported.
+        ConfigError: if the run has no ONNX file yet, and torch, which would make it, is not installed.
+        RunError: if the network cannot be exported.
     """
     import onnx
 
     if not run.folder.network.exists():
         if run.is_probe:
             is_file = run.model_config["backbone"] == "embeddings"
-            source = "embeddings from a file" if is_file else "an embedder of your own without an ONNX file"
-            raise RunError(f"{run.path} was trained on {source}: it has no network to export.")
+            source = "embeddings from a file" if is_file else "your own embedder without an ONNX file"
+            raise RunError(f"{run.path} was trained with {source}, so it has no network to export.")
         TORCH["network"](run)
     classifier = run.classifier if run.is_probe else None
     return with_scores(onnx.load(run.folder.verified(run.folder.network)), classifier, run.thresholds, run.head)
 
 
 class RunScores:
-    """What a run itself gives of pixels B×3×H×W in [0, 1]: by its own file, and (a probe) its classifier in NumPy."""
+    """Scores of a run for pixels B×3×H×W in [0, 1], computed with its own file (and NumPy, for a probe)."""
 
     def __init__(self, run: Run) -> None:
         self._session = open_session(run.folder.verified(run.folder.network), thread_count())
@@ -65,7 +65,7 @@ class RunScores:
 
 
 def write_verified(path: Path, save: Callable[[Path], object], verify: Callable[[Path], Found]) -> Found:
-    """Write a file in one step after ``verify`` found it right, which raises otherwise; return what it found."""
+    """Write a file atomically if ``verify`` does not raise; return the result of ``verify``."""
     found: list[Found] = []
 
     def write(temporary: Path) -> None:
@@ -77,10 +77,10 @@ def write_verified(path: Path, save: Callable[[Path], object], verify: Callable[
 
 
 def verify_scores(run: Run, model: Any, score: Callable[[Pixels], npt.NDArray[Any]]) -> float:
-    """Largest difference of a file's scores to the run's, at every batch and (if it may) another size.
+    """Largest difference between the scores of a file and those of the run, for several batch and image sizes.
 
     Raises:
-        RunError: If it is no longer the same model.
+        RunError: if the difference is larger than ``TOLERANCE``.
     """
     size, expected = run.image_size, RunScores(run)
     shapes = [(batch, size, size) for batch in _BATCHES]
@@ -88,19 +88,19 @@ def verify_scores(run: Run, model: Any, score: Callable[[Pixels], npt.NDArray[An
         shapes.append((2, size + _STEP, size))
     examples = [example_pixels(*shape) for shape in shapes]
     difference = max(float(np.abs(score(pixels) - expected(pixels)).max()) for pixels in examples)
-    if not difference <= TOLERANCE:  # also where it is no number
+    if not difference <= TOLERANCE:  # also raises for NaN
         raise RunError(
-            f"The exported network does not give what the run gives: a score differs by {difference:.2g}. Nothing was "
-            "written."
+            f"The scores of the exported network are wrong: they differ by {difference:.2g} from those of the run. "
+            "Nothing was written."
         )
     return difference
 
 
 def is_export(path: Path) -> bool:
-    """Whether an ONNX file was written here."""
+    """Whether an ONNX file was written by this package."""
     import onnx
 
     try:
         return any(entry.key == "positively" for entry in onnx.load(path, load_external_data=False).metadata_props)
-    except Exception:  # whatever it is, it is not ours
+    except Exception:  # not an ONNX file
         return False

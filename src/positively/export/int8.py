@@ -1,4 +1,4 @@
-"""A run as an ONNX file of eight-bit integers: smaller and quicker, with what that costs measured and stored in it."""
+"""Export a run as an ONNX file with 8-bit integers, which is smaller and faster, and measure the loss of quality."""
 
 from __future__ import annotations
 
@@ -23,38 +23,42 @@ from positively.runs.run import Run
 _CALIBRATED, _COMPARED = 128, 400
 _BATCH = 16
 _WEIGHTED = ("Conv", "Gemm", "MatMul")
-# With them a convolution's range is what its activation lets through, not what goes into it.
+# With these, the range of a convolution is that of its activation's output.
 _ACTIVATIONS = ("Clip", "Relu")
 
 
 @dataclass(frozen=True)
 class Int8File:
-    """What was written."""
+    """The exported file."""
 
     path: Path
     any_size: bool
-    """Whether it takes images of other sizes than the run's, in steps of 32 pixels."""
+    """Whether it supports other image sizes than the run's, in steps of 32 pixels."""
     calibrated: int
-    """Photos that told which numbers occur."""
+    """Number of images used to calibrate the ranges of the integers."""
     loss: Loss
-    """What it costs, by other photos."""
+    """Loss of quality, measured on other images."""
 
 
 def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path | None = None) -> Int8File:
-    """Write a run as ONNX whose backbone computes in eight-bit integers, and measure what that costs.
+    """Export a run as ONNX with a backbone in 8-bit integers, and measure the loss of quality.
 
-    It takes and gives what :func:`export_onnx` does. The ranges of its integers are found on photos of the run's own
-    table, the loss on others; both are in its metadata, under ``int8``. Normalisation, the first convolution, the head
-    and the sigmoid stay in single precision: a kernel takes differences of close numbers.
+    Inputs and outputs are those of :func:`export_onnx`. The ranges of the integers are calibrated on some images of
+    the run's table and the loss is measured on others; it is stored in the metadata, under ``int8``. Normalization, the
+    first convolution, the head and the sigmoid stay in single precision, because a kernel needs differences of similar
+    numbers.
 
     Args:
-        run: The run; its ``head`` and ``min_precision`` are those of the file.
-        out: The file; default: model-int8.onnx in the run folder.
-        images: Folder of the run's photos; default: where they were when it was trained.
+        run: The run, with its current ``head`` and ``min_precision``.
+        out: The file; by default model-int8.onnx in the run folder.
+        images: Folder of the run's images; by default where they were in training.
+
+    Returns:
+        Path, supported sizes and loss of quality of the exported file.
 
     Raises:
-        ImageError: If the run's photos are not found.
-        RunError: If the network cannot be exported or made of integers, or if that costs too much to be of use.
+        ImageError: if the run's images are not found.
+        RunError: if the network cannot be exported or quantized, or if the loss of quality is too large.
     """
     path = Path(out) if out is not None else run.path / "model-int8.onnx"
     refuse_foreign(path, is_export)
@@ -77,18 +81,17 @@ def export_int8(run: Run, out: str | Path | None = None, *, images: str | Path |
 
 
 def quantize(model: Any, batches: Iterator[Pixels], path: Path) -> None:
-    """Write a model with integers in its backbone, whose ranges are those the batches show.
+    """Write a model whose backbone is quantized to integers, calibrated on batches of images.
 
-    The settings are those that kept most of a run's tags (docs/research/measurements.md):
+    We chose the settings that changed the fewest tags (docs/research/measurements.md):
 
-    - Weights have a scale for each output channel; one for all lost 16 % of the log-rank.
-    - Ranges are smallest and largest (MinMax). Percentiles, entropy and moving averages changed as many tags.
-    - Activations are unsigned and weights take seven bits (``reduce_range``): a CPU without VNNI adds pairs of products
-      in sixteen bits, which overflow. There, eight bits changed half as many tags again, and logits of a random ViT
-      erred by 20 % in place of 4. Where nothing overflows they are finer (a random ResNet-50: 1.8 % in place of 2.9),
-      but a file has to be right on any CPU. Signed activations were as good, and slower.
-    - The first convolution, which sees the pixels, stays exact: that took no time that could be measured, and halved
-      the largest difference of a score.
+    - Weights have one scale per output channel; a single scale lost 16 % of the log-rank.
+    - Ranges are minimum and maximum (MinMax). Percentiles, entropy and moving averages changed as many tags.
+    - Activations are unsigned and weights have 7 bits (``reduce_range``), because a CPU without VNNI adds pairs of
+      products in 16 bits, which can overflow. With 8 bits on such a CPU, 50 % more tags changed, and the logits of a
+      random ViT had an error of 20 % instead of 4 %. Without overflow, 8 bits are more accurate (1.8 % instead of 2.9 %
+      for a random ResNet-50), but a file must be correct on every CPU. Signed activations were as good but slower.
+    - The first convolution stays exact, which cost no measurable time and halved the largest difference of a score.
     """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -96,12 +99,12 @@ def quantize(model: Any, batches: Iterator[Pixels], path: Path) -> None:
     chosen = integer_nodes({node.name: node.op_type for node in model.graph.node if is_backbone_node(node.name)})
     if not chosen:
         raise RunError(
-            "The backbone has no layers besides its first that integers could compute. Export the run without "
+            "The backbone has no layers that can be quantized, except for the first. Export the run without "
             f"{option('int8')}."
         )
     with tempfile.TemporaryDirectory() as folder:
         inferred = Path(folder) / "inferred.onnx"
-        # Shapes alone: ONNX Runtime's folding would rename the nodes.
+        # Infer shapes only, because ONNX Runtime's optimization would rename the nodes.
         quant_pre_process(model, str(inferred), skip_optimization=True, skip_symbolic_shape=True)
         quantize_static(
             inferred,
@@ -120,14 +123,14 @@ def quantize(model: Any, batches: Iterator[Pixels], path: Path) -> None:
 
 
 def integer_nodes(backbone: dict[str, str]) -> list[str]:
-    """Nodes to compute in integers, if any with weights are left: all of the backbone but its first convolution."""
+    """Nodes to quantize: all of the backbone except its first convolution; empty if none of them has weights."""
     first = next((name for name, operator in backbone.items() if operator == "Conv"), None)
     chosen = [name for name, operator in backbone.items() if operator in _WEIGHTED + _ACTIVATIONS and name != first]
     return chosen if any(backbone[name] in _WEIGHTED for name in chosen) else []
 
 
 class _Reader:
-    """Batches as ONNX Runtime asks for them."""
+    """Provides batches to ONNX Runtime's calibration."""
 
     def __init__(self, batches: Iterator[Pixels]) -> None:
         self._batches = batches
@@ -138,7 +141,7 @@ class _Reader:
 
 
 def _measure(path: Path, run: Run, photos: Photos) -> Loss:
-    """What the file loses; the first photos go through it in small batches, so that every number of them is tried."""
+    """Measure the loss of quality; the first batches are small, to test several batch sizes."""
     score, expected = file_scores(path, run), RunScores(run)
     batches = photos.batches(run, chain((1, 2, 5), repeat(_BATCH)))
     both = [(expected(pixels), score(pixels)) for pixels in batches]
@@ -149,9 +152,9 @@ def _measure(path: Path, run: Run, photos: Photos) -> Loss:
 def _refuse_useless(loss: Loss, run: Run) -> None:
     if not loss.is_usable:
         raise RunError(
-            f"{run.path} loses too much by integers: more than {100 * MOST_RANK_LOST:g} % of how high known tags rank, "
-            f"or more than {100 * MOST_TAGS_CHANGED:g} % of its tags. {loss} Nothing was written. Export it without "
-            f"{option('int8')}."
+            f"{run.path} loses too much quality with 8-bit integers: more than {100 * MOST_RANK_LOST:g} % of the "
+            f"log-rank, or more than {100 * MOST_TAGS_CHANGED:g} % of its tags change. {loss} Nothing was written. "
+            f"Export it without {option('int8')}."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a file of smaller numbers loses, by photos that did not shape it."""
+"""The loss of quality of a quantized file, measured on images that were not used to calibrate it."""
 
 from __future__ import annotations
 
@@ -12,62 +12,63 @@ from positively.export.graph import Scores
 from positively.labels import POSITIVE, States
 
 MOST_RANK_LOST = 0.1
-"""Share of the log-rank that may go. Where ONNX Runtime's settings were compared on photographs, 4 % went with a
-quarter of the tags changed, 5 % with a third and 16 % with three quarters: a tenth is past what any use bears."""
+"""Largest acceptable loss of the log-rank. In a comparison of settings on photographs, a loss of 4 % came with a
+quarter of the tags changed, 5 % with a third and 16 % with three quarters."""
 MOST_TAGS_CHANGED = 0.5
-"""Tags that may change, as a share of those the exact file gives: beyond, the two hardly speak of the same photo."""
+"""Largest acceptable share of changed tags, relative to the number of tags of the exact file."""
 _FEW_TAGS = 20
-"""Where fewer are given, some may lie on their thresholds by chance: they are taken for so many."""
+"""Minimum number of tags for this share, because with few tags some are near their thresholds by chance."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Scores of a smaller file beside the exact ones."""
+    """Comparison of the scores of a quantized file with the exact ones."""
 
     photos: int
     mean_difference: float
-    """Of a score."""
+    """Mean absolute difference of a score."""
     largest_difference: float
     tags: int
-    """Given at the thresholds by the exact scores."""
+    """Number of tags by the exact scores."""
     tags_after: int
-    """Given by the file's."""
+    """Number of tags by the scores of the file."""
     changed: int
-    """Pairs of photo and class of which only one of them gives the tag."""
+    """Number of image-class pairs whose tag differs."""
     pairs: int
-    """Pairs there are."""
+    """Number of all image-class pairs."""
     log_rank: float
-    """How high known tags rank: mean −log of the share of photos above; NaN where none is known."""
+    """Mean −log(rank / N) of the known tags by the exact scores; NaN if none is known."""
     log_rank_after: float
+    """The same by the scores of the file."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether the file still does what it is for."""
-        ranks = not self.log_rank_after < (1 - MOST_RANK_LOST) * self.log_rank  # true of NaN: then the tags decide
+        """Whether the loss is acceptable."""
+        ranks = not self.log_rank_after < (1 - MOST_RANK_LOST) * self.log_rank  # true for NaN: then only tags count
         tags = self.changed <= MOST_TAGS_CHANGED * max(self.tags, _FEW_TAGS)
         return bool(np.isfinite(self.mean_difference)) and ranks and tags
 
     def to_json(self) -> str:
-        """For metadata; null where a number is none."""
+        """JSON for metadata, with null for NaN."""
         return json.dumps({name: value if np.isfinite(value) else None for name, value in asdict(self).items()})
 
     def __str__(self) -> str:
         told = (
-            f"On {self.photos:,} photos that did not shape it, scores differ from the run's by "
-            f"{self.mean_difference:.2g} on average and {self.largest_difference:.2g} at most. It gives "
-            f"{self.tags_after:,} tags, the run {self.tags:,}; {self.changed:,} of {self.pairs:,} pairs of photo and "
-            f"class change ({100 * self.changed / self.pairs:.2g} %)."
+            f"On {self.photos:,} photos that were not used for calibration, its scores differ from the run's by "
+            f"{self.mean_difference:.2g} on average and by at most {self.largest_difference:.2g}. It predicts "
+            f"{self.tags_after:,} tags, the run {self.tags:,}; {self.changed:,} of {self.pairs:,} image-tag pairs "
+            f"change ({100 * self.changed / self.pairs:.2g} %)."
         )
         if np.isnan(self.log_rank):
-            return f"{told} No tag of these photos is known, so that nothing is told of how high they rank."
+            return f"{told} The rank of known tags was not compared because these photos have none."
         return (
-            f"{told} How high known tags rank (mean −log of the share of photos above): {self.log_rank:.3f} before, "
+            f"{told} The log-rank of known tags (higher is better) is {self.log_rank:.3f} before and "
             f"{self.log_rank_after:.3f} after."
         )
 
 
 def compare(exact: Scores, smaller: Scores, thresholds: Scores, states: States | None) -> Loss:
-    """Compare scores N×C at the thresholds C, and by label states N×C if there are any."""
+    """Compare scores N×C at (C,) thresholds and, if given, with label states N×C."""
     difference = np.abs(smaller - exact)
     before, after = exact >= thresholds, smaller >= thresholds
     known = None if states is None else states == POSITIVE

@@ -1,4 +1,4 @@
-"""A run as one ONNX file, for any runtime and language: pixels in, scores and tags out, checked before it says done."""
+"""Export a run as one ONNX file: pixels in, scores and tags out, verified against the run."""
 
 from __future__ import annotations
 
@@ -20,34 +20,39 @@ from positively.runs.run import Run
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """What was written."""
+    """The exported file."""
 
     path: Path
     any_size: bool
-    """Whether it takes images of other sizes than the run's, in steps of 32 pixels."""
+    """Whether it supports other image sizes than the run's, in steps of 32 pixels."""
     difference: float
-    """Largest difference of a score to the run's that was seen."""
+    """Largest difference between its scores and those of the run."""
 
 
 def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
-    """Write a run as ONNX and compare it with the run at batches of 1, 2 and 5.
+    """Export a run as ONNX and compare its scores with the run at batch sizes of 1, 2 and 5.
 
-    The file takes ``images`` B×3×H×W, RGB in [0, 1], and gives ``scores`` and ``tags`` B×classes, ``embedding`` and
-    ``logits``. Its metadata holds the classes, their thresholds, the size and how photos are resized to it. A run
-    brings such a file with it; this writes one for other programs, with another head or other thresholds if asked.
+    The input is ``images`` B×3×H×W, RGB in [0, 1]; the outputs are ``scores`` and ``tags`` B×C, ``embedding`` and
+    ``logits``. The metadata has the classes, their thresholds, the image size and the way of resizing. A run contains
+    such a file already; this function verifies it, or writes another one with another head or other thresholds.
 
     Args:
-        run: The run; its ``head`` and ``min_precision`` are those of the file.
-        out: The file; default: the run's own model.onnx, or export.onnx beside it if head or thresholds differ.
+        run: The run, with its current ``head`` and ``min_precision``.
+        out: The file; by default the run's own model.onnx, or export.onnx in the run folder if head or thresholds
+            differ.
+
+    Returns:
+        Path, supported sizes and largest difference of the exported file.
 
     Raises:
-        RunError: If the network cannot be exported, or the file does not give what the run gives.
+        FileError: if the file exists and was not written by this package.
+        RunError: if the network cannot be exported, or the scores differ from those of the run.
     """
     own = run.folder.network
     is_own = run.head == run.model_config["head"] and run.min_precision is None
     path = Path(out) if out is not None else own if is_own else run.path / "export.onnx"
     if path.absolute() == own.absolute() and not is_own:
-        raise FileError(f"{path} is the run's own network. Name another file with {option('out', 'FILE')}.")
+        raise FileError(f"{path} is the run's own network. Choose another file with {option('out', 'FILE')}.")
     refuse_foreign(path, is_export)
     model = run_model(run)
 
@@ -62,14 +67,14 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
 
 
 def file_scores(path: Path, run: Run) -> Callable[[Pixels], Scores]:
-    """What a file gives of pixels; its tags have to be its scores at the run's thresholds."""
+    """The scores of a file, as a function of pixels; raises if its tags do not follow from its scores."""
     session, thresholds = open_session(path, thread_count()), run.thresholds.astype(np.float32)
 
     def score(pixels: Pixels) -> Scores:
         scores, tags = session.run([SCORES, TAGS], {IMAGES: pixels})
         if not np.array_equal(tags, scores >= thresholds):
             raise RunError(
-                "The exported network gives other tags than its scores at the thresholds. Nothing was written."
+                "The tags of the exported network do not match its scores and thresholds. Nothing was written."
             )
         return np.asarray(scores, dtype=np.float64)
 

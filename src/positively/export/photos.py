@@ -1,4 +1,4 @@
-"""The run's own photos, where an export needs some: found again, and drawn so that two parts never meet."""
+"""Draw images of a run's table for calibration and comparison."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from positively.runs.run import Run
 from positively.runs.sources import photo_root, read_config, read_training_labels
 
 FEWEST = 12
-"""Photos below which neither ranges nor a loss can be told."""
+"""Minimum number of images to calibrate ranges and to measure a loss."""
 
 
 @dataclass(frozen=True)
 class Photos:
-    """Some photos of a run's table."""
+    """Some images of a run's table."""
 
     paths: list[Path]
     states: States | None
-    """What is known of them, N×C; None if neither the run nor its table has it."""
+    """Their label states, N×C; None if neither the run nor its table has them."""
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def batches(self, run: Run, sizes: Iterator[int]) -> Iterator[Pixels]:
-        """Their pixels B×3×size×size in [0, 1], as the run sees them."""
+        """Yield their pixels B×3×size×size in [0, 1], resized as in the run."""
         preprocessing, start = preprocessing_of_run(run.model_config), 0
         with counted_progress("Running the network on photos", len(self)) as progress:
             while start < len(self):
@@ -47,32 +47,28 @@ class Photos:
 
 
 def draw_photos(run: Run, images: str | Path | None, first: int, second: int) -> tuple[Photos, Photos]:
-    """Two parts of a run's photos that have none in common, always the same ones.
+    """Draw two disjoint sets of a run's images; the same run always gives the same sets.
 
     Args:
         run: The run.
-        images: Folder in which its photos lie; default: where they were when it was trained.
-        first: Photos of the first part; not more than a third of all.
-        second: Photos of the second part, at most.
+        images: Folder of its images; by default where they were in training.
+        first: Maximum size of the first set; also at most a third of all images.
+        second: Maximum size of the second set.
 
     Raises:
-        ImageError: If the photos are not found.
-        RunError: If there are too few.
+        ImageError: if the images are not found.
+        RunError: if there are too few.
     """
     names, states = read_training_labels(run.folder, run.classes)
     root = photo_root(run.path, names, read_config(run.folder), images)
     if root is None:
         raise ImageError(
-            f"The photos {run.path} learned from are no longer where they were. Pass their folder with "
-            f"{option('images', 'DIR')}."
+            f"The training images of {run.path} were not found. Pass their folder with {option('images', 'DIR')}."
         )
     order = random_stream("export", 0).permutation(len(names))[: 2 * (first + second)]
     found = [(row, name) for row, name in zip(order, locate([names[row] for row in order], root), strict=True) if name]
     if len(found) < FEWEST:
-        raise RunError(
-            f"{run.path} has {len(found)} photos under {root}: too few to see what its numbers range over. It takes "
-            f"{FEWEST}."
-        )
+        raise RunError(f"{run.path} has {len(found)} images under {root}, but quantization needs at least {FEWEST}.")
     split = min(first, len(found) // 3)
     parts = found[:split], found[split : split + second]
     made = [

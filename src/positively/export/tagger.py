@@ -1,6 +1,6 @@
-"""A run as a folder that taggers' programs read: model.onnx, selected_tags.csv, preprocess.json and categories.json.
+"""Export a run as a folder for tagger programs: model.onnx, selected_tags.csv, preprocess.json, categories.json.
 
-The form is that of the animetimm models, as ``imgutils.generic.multilabel_timm_predict`` (dghs-imgutils) reads it.
+The format is that of the animetimm models, which ``imgutils.generic.multilabel_timm_predict`` (dghs-imgutils) reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from positively.runs.run import Run
 from positively.runs.sources import read_training_labels
 
 _NEVER = 2.0
-"""Threshold of a class that is never given: a number, since programs read the whole column as numbers."""
+"""Threshold of a class that is never predicted; finite, because programs read the column as numbers."""
 _FILES = {"model.onnx", "selected_tags.csv", "preprocess.json", "categories.json"}
 _CATEGORY = {"category": 0, "name": "general"}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
@@ -37,27 +37,30 @@ _OUTPUTS = {EMBEDDING: "embedding", LOGITS: "logits", SCORES: "prediction"}
 
 @dataclass(frozen=True)
 class TaggerFolder:
-    """What was written."""
+    """The exported folder."""
 
     path: Path
     difference: float
-    """Largest difference of a score to the run's that was seen."""
+    """Largest difference between its scores and those of the run."""
 
 
 def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
-    """Write a run as a tagger's folder, compared with the run before it is written.
+    """Export a run as a folder for tagger programs, verified against the run.
 
-    model.onnx takes ``input`` B×3×H×W, RGB as preprocess.json makes it (resized, squashed to a square, normalised), and
-    gives ``embedding``, ``logits`` and ``prediction``. selected_tags.csv has a class in each row, with how many known
-    positives it was learned from and its threshold as ``best_threshold`` (2 for a class that is never given).
+    The input of model.onnx is ``input`` B×3×H×W, RGB as defined in preprocess.json (resized to a square, normalized);
+    its outputs are ``embedding``, ``logits`` and ``prediction``. selected_tags.csv has one class per row, with its
+    number of known positives and its threshold as ``best_threshold`` (2 for a class that is never predicted).
 
     Args:
-        run: The run; its ``head`` and ``min_precision`` are those of the folder.
-        out: The folder; default: tagger/ in the run folder.
+        run: The run, with its current ``head`` and ``min_precision``.
+        out: The folder; by default tagger/ in the run folder.
+
+    Returns:
+        Path and largest difference of the exported folder.
 
     Raises:
-        FileError: If the folder holds anybody else's files.
-        RunError: If the network cannot be exported, or the file does not give what torch gives.
+        FileError: if the folder has other files.
+        RunError: if the network cannot be exported, or the scores differ from those of the run.
     """
     folder = Path(out) if out is not None else run.path / "tagger"
     refuse_foreign(folder, lambda path: path.name in _FILES and is_export(folder / "model.onnx"), "DIR")
@@ -67,7 +70,7 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
         return verify_scores(run, model, _FolderScores(temporary, run))
 
     try:
-        # The model comes first: by it the folder is known for ours, if a kill leaves it there alone.
+        # Write the model first: it identifies the folder as ours if the process is killed.
         difference = write_verified(
             folder / "model.onnx", lambda place: place.write_bytes(model.SerializeToString()), verify
         )
@@ -76,13 +79,13 @@ def export_tagger(run: Run, out: str | Path | None = None) -> TaggerFolder:
         write_json(folder / "preprocess.json", {"test": _stages(run), "val": _stages(run)})
         run.folder.record(*(folder / name for name in _FILES))
     finally:
-        with suppress(OSError):  # a folder that was made for nothing goes; any other is not empty
+        with suppress(OSError):  # removes the folder if nothing was written to it
             folder.rmdir()
     return TaggerFolder(folder, difference)
 
 
 class _FolderScores:
-    """What the folder's file gives of pixels in [0, 1], normalised as its preprocess.json says."""
+    """The scores of the folder's file for pixels in [0, 1], normalized as in preprocess.json."""
 
     def __init__(self, path: Path, run: Run) -> None:
         stage = _stages(run)[-1]

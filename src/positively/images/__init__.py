@@ -1,4 +1,4 @@
-"""Files, bytes and pictures in memory → pixels."""
+"""Read images from files, bytes and memory."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Images from anywhere → upright 8-bit RGB, and the sentences for those that cannot be read. No torch in here."""
+"""Decode images to upright 8-bit RGB, with clear errors for images that cannot be read."""
 
 import hashlib
 import io
@@ -27,13 +27,13 @@ IMAGE_ENDINGS = (
     *(".heic", ".heif", ".hif", ".avif", ".jp2", ".ppm", ".pgm"),
     *RAW_ENDINGS,
 )
-"""Endings by which a file name is taken for an image, in small letters."""
+"""Lower-case file extensions of images."""
 
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
-_COPY = "Copy it again from where it came from, or remove it"
+_COPY = "Copy it again from its source, or remove it"
 _CONVERT = "Save it as JPEG or PNG, or remove it"
-_DEVELOP = "Export it as JPEG from the program that develops it, or remove it"
+_DEVELOP = "Export it as JPEG from your RAW converter, or remove it"
 _PASS = "Pass a path, the bytes of an image file, a PIL image or a NumPy array"
 _PASS_ARRAY = "Pass H×W, H×W×1, H×W×3 or H×W×4 as uint8, uint16, or float in [0, 1]"
 _TURNED = (5, 6, 7, 8)
@@ -41,7 +41,7 @@ _BATCH = 2048
 
 
 class _BrokenImageError(ImageError):
-    """An image error that also knows its reason in a few words."""
+    """An image error with its reason in a few words."""
 
     def __init__(self, path: str | Path, reason: str, fix: str):
         super().__init__(f"{path}: {reason}. {fix}.")
@@ -49,29 +49,32 @@ class _BrokenImageError(ImageError):
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file of this name is an image, going by its ending.
+    """Whether a file name has the extension of an image.
 
     >>> is_image_name("photos/A.JPG"), is_image_name("tags.csv")
     (True, False)
     """
-    # What macOS leaves beside a file on disks of other systems has its name behind '._'.
+    # macOS writes metadata files with the prefix '._' on disks of other systems.
     return name.lower().endswith(IMAGE_ENDINGS) and "/._" not in f"/{name}"
 
 
 def load_image(source: ImageSource, at_least: int | None = None, name: str | None = None) -> Image.Image:
-    """Read an image as it is meant to be seen: upright, RGB, 8 bit; transparent parts become white.
+    """Read an image as upright 8-bit RGB; transparent parts become white.
 
-    Of a camera RAW file the largest embedded preview is read. A PIL image or an array is never altered.
+    For a camera RAW file, the largest embedded preview is read. The source is never modified.
 
     Args:
-        source: A path, the bytes of an image file, a PIL image or an array. The contents of a file, not its ending,
-            decide how it is decoded.
-        at_least: A JPEG may come back smaller than it is, by a factor of 2, 4 or 8, as long as both sides keep at least
-            this many pixels. Camera photos decode several times faster that way.
-        name: What errors call the image; by default its path, or "the image given".
+        source: A path, the bytes of an image file, a PIL image or an array. Files are decoded by their contents, not
+            their extension.
+        at_least: If given, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as both sides have at least
+            this number of pixels. This is several times faster for camera photos.
+        name: Name of the image in errors; by default its path, or "the image".
+
+    Returns:
+        The image in mode RGB.
 
     Raises:
-        ImageError: The image is missing, empty, truncated, too large or not an image.
+        ImageError: if the image is missing, empty, truncated, too large or not an image.
 
     >>> load_image(np.zeros((2, 3, 1), np.uint8)).size
     (3, 2)
@@ -79,7 +82,7 @@ def load_image(source: ImageSource, at_least: int | None = None, name: str | Non
     if isinstance(source, str | Path):
         with _as_sentences(name or source, source), Path(source).open("rb") as file:
             return _decode(name or source, file, at_least)
-    name = name or "the image given"
+    name = name or "the image"
     with _as_sentences(name):
         if isinstance(source, bytes | bytearray | memoryview):
             return _decode(name, io.BytesIO(source), at_least)
@@ -87,22 +90,22 @@ def load_image(source: ImageSource, at_least: int | None = None, name: str | Non
             return _to_rgb(_upright_copy(source))
         if isinstance(source, np.ndarray):
             return _to_rgb(_from_array(name, source))
-        raise _BrokenImageError(name, f"{type(source).__name__}, which is not an image", _PASS)
+        raise _BrokenImageError(name, f"{type(source).__name__} is not an image", _PASS)
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """Width and height of an image as it is seen, from its header alone.
+    """Width and height of an upright image, from its header.
 
     Raises:
-        ImageError: As of `load_image`, but damage behind the header goes unnoticed.
+        ImageError: as in :func:`load_image`, except for damage after the header.
     """
     with _as_sentences(path, path), Path(path).open("rb") as file:
         image = next(_opened(path, file), None)
         if image is None:
             raise _no_preview(path)
         width, height = image.size
-        with suppress(Exception):  # A damaged EXIF block is no reason to lose the picture.
-            # Pillow has turned the size of a TIFF already.
+        with suppress(Exception):  # a damaged EXIF block does not make the image unreadable
+            # For TIFF, Pillow has applied the orientation to the size already.
             if image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in _TURNED:
                 return height, width
         return width, height
@@ -115,20 +118,20 @@ def _decode(name: str | Path, file: BinaryIO, at_least: int | None) -> Image.Ima
             if at_least is not None:
                 image.draft(None, (at_least, at_least))
             image.load()
-        except Exception as error:  # The next best preview may be whole.
+        except Exception as error:  # another preview may be intact
             problem = error
         else:
-            with suppress(Exception):  # A damaged EXIF block is no reason to lose the picture.
+            with suppress(Exception):  # a damaged EXIF block does not make the image unreadable
                 ImageOps.exif_transpose(image, in_place=True)
             return _to_rgb(image)
     try:
         raise problem
     finally:
-        del problem  # It holds this frame, and with it the pixels.
+        del problem  # its traceback references this frame, and with it the pixels
 
 
 def _opened(name: str | Path, file: BinaryIO) -> Iterator[Image.Image]:
-    """The image of a file, not decoded yet; of a camera RAW file all previews that can be opened, the largest first."""
+    """Yield the image of a file, not decoded yet; for a camera RAW file all readable previews, the largest first."""
     start = file.read(16)
     if not start:
         raise _BrokenImageError(name, "zero bytes", _COPY)
@@ -148,9 +151,9 @@ def _opened(name: str | Path, file: BinaryIO) -> Iterator[Image.Image]:
 def _previews(file: BinaryIO, previews: RawPreviews) -> Iterator[Image.Image]:
     for offset in previews.offsets:
         file.seek(offset)
-        with suppress(Exception):  # Pillow cannot make sense of its header: the next one, please.
+        with suppress(Exception):  # if Pillow cannot read its header, try the next preview
             image = Image.open(io.BytesIO(file.read()), formats=["JPEG"])
-            with suppress(Exception):  # A damaged EXIF block is no reason to lose the picture.
+            with suppress(Exception):  # a damaged EXIF block does not make the image unreadable
                 image.getexif().setdefault(ExifTags.Base.Orientation, previews.orientation)
             yield image
     if previews.has_rgb:
@@ -161,23 +164,23 @@ def _previews(file: BinaryIO, previews: RawPreviews) -> Iterator[Image.Image]:
 
 @dataclass(frozen=True)
 class VerifiedImages:
-    """What became of images that were tried: the content hash of each, and why some cannot be decoded."""
+    """Content hashes of images, and the reasons why some cannot be decoded."""
 
     hashes: list[str]
-    """Empty where the file cannot even be read."""
+    """Content hash of each image; empty if the file cannot be read."""
     broken: dict[int, str]
-    """Index → reason in a few words, such as "truncated"."""
+    """Reason, such as "truncated", by the index of the image."""
 
 
 def verify_images(paths: Sequence[Path], progress: Callable[[int], None] | None = None) -> VerifiedImages:
-    """Read every file once: its content hash is taken, and the image decoded at reduced size.
+    """Read every file once to compute its content hash and to decode it at reduced size.
 
     Args:
-        paths: Files to be tried.
-        progress: Called now and then with the number of images tried so far.
+        paths: The image files.
+        progress: Called with the number of images verified so far.
     """
     verified = VerifiedImages([], {})
-    # Batches keep the queue short, so that Ctrl-C ends a long check at once.
+    # Batches keep the queue short, so that Ctrl-C stops a long check immediately.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for begin in range(0, len(paths), _BATCH):
             for index, (code, reason) in enumerate(pool.map(_verify, paths[begin : begin + _BATCH]), begin):
@@ -190,7 +193,7 @@ def verify_images(paths: Sequence[Path], progress: Callable[[int], None] | None 
 
 
 def content_hash(path: str | Path) -> str:
-    """Fingerprint of a file's bytes (BLAKE2b, 32 hex digits): the same for copies under other names."""
+    """Hash of a file's contents (BLAKE2b, 32 hex digits), the same for copies with other names."""
     with _as_sentences(path, path), Path(path).open("rb") as file:
         return hashlib.file_digest(file, _new_hash).hexdigest()
 
@@ -212,18 +215,18 @@ def _verify(path: Path) -> tuple[str, str | None]:
 
 
 def _prepare(name: str | Path, start: bytes) -> None:
-    # A photo of 90 to 179 megapixels is a photo. `catch_warnings` is not safe in threads, hence one lasting filter;
-    # it is looked up first because setting it again would make Python show other warnings a second time.
+    # Images of 90 to 179 megapixels are valid. We install one permanent filter because `catch_warnings` is not
+    # thread-safe, and only once because setting it again would make Python repeat other warnings.
     silence = ("ignore", None, Image.DecompressionBombWarning, None, 0)
     if silence not in warnings.filters:
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    # By contents: telephones like to send HEIC under the name of .jpg.
+    # Detected by contents, because phones often send HEIC files named .jpg.
     if start[4:8] == b"ftyp" and start[8:12] in _HEIF_BRANDS:
         try:
             from pillow_heif import register_heif_opener
         except ImportError:
             fix = "Run: pip install 'positively[heic]'"
-            raise _BrokenImageError(name, "a HEIC image needs the package pillow-heif", fix) from None
+            raise _BrokenImageError(name, "HEIC images need the package pillow-heif", fix) from None
         register_heif_opener()
 
 
@@ -233,7 +236,7 @@ def _no_preview(name: str | Path) -> _BrokenImageError:
 
 def _unidentified(name: str | Path, start: bytes) -> _BrokenImageError:
     if start[4:12] in (b"ftypavif", b"ftypavis"):
-        return _BrokenImageError(name, "AVIF is not known to this Pillow", "Run: pip install -U Pillow")
+        return _BrokenImageError(name, "this version of Pillow cannot read AVIF", "Run: pip install -U Pillow")
     if start.startswith(_STARTS):
         return _BrokenImageError(name, "truncated", _COPY)
     return _BrokenImageError(name, "not an image", _CONVERT)
@@ -241,7 +244,7 @@ def _unidentified(name: str | Path, start: bytes) -> _BrokenImageError:
 
 @contextmanager
 def _as_sentences(name: str | Path, path: str | Path | None = None) -> Iterator[None]:
-    """Turn whatever goes wrong with this image into an ImageError."""
+    """Turn every exception about this image into an ImageError."""
     try:
         yield
     except ImageError:
@@ -249,10 +252,10 @@ def _as_sentences(name: str | Path, path: str | Path | None = None) -> Iterator[
     except (FileNotFoundError, NotADirectoryError):
         raise _BrokenImageError(name, "not found", "Check the path and the folder of the images") from None
     except Image.DecompressionBombError:
-        raise _BrokenImageError(name, "more pixels than Pillow decodes", "Make it smaller, or remove it") from None
-    except Exception as error:  # Pillow's decoders raise nearly every built-in exception on bad bytes.
+        raise _BrokenImageError(name, "too many pixels", "Reduce its size, or remove it") from None
+    except Exception as error:  # Pillow's decoders raise nearly all built-in exceptions for invalid data
         if path is not None and Path(path).is_dir():
-            raise _BrokenImageError(name, "a folder, not an image", "Name the image files in it") from None
+            raise _BrokenImageError(name, "a folder, not an image", "Pass the image files in it") from None
         if isinstance(error, PermissionError):
             raise _BrokenImageError(name, "no permission to read", "Change its permissions, or remove it") from None
         if isinstance(error, EOFError) or "truncated" in str(error).lower():
@@ -263,7 +266,7 @@ def _as_sentences(name: str | Path, path: str | Path | None = None) -> Iterator[
 def _upright_copy(image: Image.Image) -> Image.Image:
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # A damaged EXIF block is no reason to lose the picture.
+    except Exception:  # a damaged EXIF block does not make the image unreadable
         return image.copy()
 
 
@@ -272,7 +275,7 @@ def _from_array(name: str, array: npt.NDArray[np.generic]) -> Image.Image:
     if not is_picture or not (array.dtype.kind == "f" or array.dtype.str[1:] in ("u1", "u2")):
         raise _BrokenImageError(name, f"an array of shape {array.shape} and type {array.dtype}", _PASS_ARRAY)
     if array.dtype != np.uint8:
-        # Unlike a file, an array tells its range by its type alone: what does not fit is not guessed at.
+        # The range of values follows from the type of an array; other ranges are an error.
         low, high = float(array.min()), float(array.max())
         white = 65535.0 if array.dtype.kind == "u" else 1.0
         if not 0.0 <= low <= high <= white:

@@ -1,7 +1,7 @@
-"""Camera RAW files → where their embedded JPEG previews lie. Nothing is developed: the camera's own rendering is read.
+"""Find the embedded JPEG previews of camera RAW files. RAW data is not developed; the camera's rendering is used.
 
-Makers hide previews in many places (directories, maker notes, boxes), but all are JPEG streams within the file: they
-are found by their markers, and TIFF directories are read only for what the streams do not tell.
+Vendors store previews in different places (directories, maker notes, boxes), but all are JPEG streams in the file. They
+are found by their markers; TIFF directories are read only for information that the streams do not have.
 """
 
 import io
@@ -15,7 +15,7 @@ RAW_ENDINGS = (
     *(".dng", ".nef", ".nrw", ".cr2", ".cr3", ".arw", ".srf", ".sr2", ".orf", ".rw2", ".raf", ".pef", ".srw", ".3fr"),
     *(".rwl", ".iiq", ".erf", ".kdc", ".mrw", ".x3f"),
 )
-"""Endings of camera RAW files, in small letters."""
+"""Lower-case file extensions of camera RAW files."""
 
 _TIFF = (b"II*\0", b"MM\0*")
 _OTHERS = (b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FUJIFILMCCD-RAW", b"FOVb", b"\0MRM")
@@ -23,11 +23,11 @@ _TAGS = (256, 257, 262, 273, 274, 324, 330, 50706)
 _WIDTH, _HEIGHT, _PHOTOMETRIC, _STRIPS, _ORIENTATION, _TILES, _BELOW, _DNG = _TAGS
 _RGB, _SENSOR = (2,), (32803,)
 _NUMBERS = {1: "B", 3: "H", 4: "L", 13: "L"}
-# A real file has a handful of previews, each with a few dozen segments; a hostile one must not take for ever.
+# A real file has a few previews, each with a few dozen segments; the limits protect against malicious files.
 _MOST_STREAMS, _MOST_SEGMENTS, _MOST_PREVIEWS, _MOST_NUMBERS, _MOST_DIRECTORIES = 4096, 256, 4, 65536, 16
 
 Directory = dict[int, tuple[int, ...]]
-"""Tag → its values, for the tags that matter here."""
+"""Values of the relevant tags."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class RawPreviews:
     """The previews of a camera RAW file."""
 
     offsets: list[int]
-    """Where the JPEG streams begin, the one with the most pixels first."""
+    """Start of the JPEG streams, the one with the most pixels first."""
     orientation: int
-    """EXIF orientation of the file, for previews that have none of their own."""
+    """EXIF orientation of the file, for previews without their own."""
     has_rgb: bool
-    """Whether the file as a TIFF shows an RGB picture; the previews then are those with more pixels."""
+    """Whether the TIFF itself has an RGB image; previews are then only those with more pixels."""
 
 
 def find_previews(file: BinaryIO, name: str) -> RawPreviews | None:
-    """Look for embedded previews; None if this is not a camera RAW file.
+    """Find embedded previews; None if this is not a camera RAW file.
 
-    The ending of the name counts only where the contents may be a RAW file or an ordinary TIFF.
+    The file extension matters only if the contents may be a RAW file or an ordinary TIFF.
     """
     file.seek(0)
     start = file.read(16)
@@ -58,7 +58,7 @@ def find_previews(file: BinaryIO, name: str) -> RawPreviews | None:
     is_raw |= any(_DNG in tags or tags.get(_PHOTOMETRIC) == _SENSOR for tags in directories)
     if not (is_raw or name.lower().endswith(RAW_ENDINGS)):
         return None
-    # A lossy DNG is made of many JPEG streams: tiles, none of which is a preview.
+    # The tiles of a lossy DNG are JPEG streams too, but not previews.
     pieces = [tags[tag] for tags in directories for tag in (_STRIPS, _TILES) if len(tags.get(tag, ())) > 1]
     streams = _streams(data, {offset for offsets in pieces for offset in offsets})
     width, height, orientation = ((*directories[0].get(tag, ()), 0)[0] for tag in (_WIDTH, _HEIGHT, _ORIENTATION))
@@ -73,13 +73,13 @@ def _contents(file: BinaryIO) -> bytes | mmap:
         return file.getvalue()
     try:
         return mmap(file.fileno(), 0, access=ACCESS_READ)
-    except OSError:  # Some network file systems do not map.
+    except OSError:  # some network file systems do not support mmap
         file.seek(0)
         return file.read()
 
 
 def _streams(data: bytes | mmap, pieces: set[int]) -> dict[int, int]:
-    """Offset → pixels of the JPEG streams, apart from pieces of a larger picture."""
+    """Number of pixels of each JPEG stream by its offset, without tiles of a larger image."""
     found: dict[int, int] = {}
     offset = -1
     for _ in range(_MOST_STREAMS + len(pieces)):
@@ -87,20 +87,20 @@ def _streams(data: bytes | mmap, pieces: set[int]) -> dict[int, int]:
         if offset < 0:
             break
         if offset not in pieces:
-            with suppress(struct.error):  # The file ends within the header.
+            with suppress(struct.error):  # the file ends within the header
                 found[offset] = _pixels(data, offset + 2)
     return found
 
 
 def _pixels(data: bytes | mmap, place: int) -> int:
-    """Pixels of the JPEG stream whose segments begin here; 0 if it is not one that can be looked at."""
+    """Number of pixels of the JPEG stream whose segments start here; 0 if it cannot be displayed."""
     for _ in range(_MOST_SEGMENTS):
         prefix, marker, length = struct.unpack_from(">BBH", data, place)
-        # Baseline, extended or progressive; what the sensor saw is lossless JPEG (SOF3) in CR2 and DNG.
+        # Baseline, extended or progressive; sensor data is lossless JPEG (SOF3) in CR2 and DNG.
         if prefix == 0xFF and marker in (0xC0, 0xC1, 0xC2):
             depth, height, width, components = struct.unpack_from(">BHHB", data, place + 4)
             return int(width * height) if depth == 8 and components in (1, 3) else 0
-        # What may come before: tables, restart interval, application data, comments, fill bytes.
+        # Segments that may come first: tables, restart interval, application data, comments, fill bytes.
         if prefix != 0xFF or not (marker in (0xC4, 0xDB, 0xDD) or marker >= 0xE0):
             return 0
         place += 1 if marker == 0xFF else 2 + length
@@ -108,13 +108,13 @@ def _pixels(data: bytes | mmap, place: int) -> int:
 
 
 def _directories(data: bytes | mmap) -> list[Directory]:
-    """The first TIFF directory and those below it; empty where there is none."""
-    # CR3 has it in a box, the others at the front, ORF and RW2 behind a magic number of their own.
+    """The first TIFF directory and its subdirectories; empty if there is none."""
+    # CR3 has it in a box, others at the start; ORF and RW2 have their own magic numbers.
     base = data.find(b"CMT1", 0, 65536) + 4 if data[4:8] == b"ftyp" else 0
     order = {b"II": "<", b"MM": ">"}.get(data[base : base + 2])
     directories: list[Directory] = []
     if order is not None:
-        with suppress(struct.error):  # The file ends within a directory.
+        with suppress(struct.error):  # the file ends within a directory
             (offset,) = struct.unpack_from(f"{order}L", data, base + 4)
             directories.append(_directory(data, order, base, offset))
             for offset in directories[0].get(_BELOW, ())[:_MOST_DIRECTORIES]:
@@ -129,7 +129,7 @@ def _directory(data: bytes | mmap, order: str, base: int, offset: int) -> Direct
         tag, kind, length, place = struct.unpack_from(f"{order}HHLL", data, entry)
         if tag in _TAGS and tag not in tags and kind in _NUMBERS and length <= _MOST_NUMBERS:
             numbers = struct.Struct(f"{order}{length}{_NUMBERS[kind]}")
-            # Up to four bytes stand in the entry itself, more of them elsewhere.
+            # Up to four bytes are stored in the entry itself, longer values elsewhere.
             with suppress(struct.error):
                 tags[tag] = numbers.unpack_from(data, entry + 8 if numbers.size <= 4 else base + place)
     return tags

@@ -1,4 +1,4 @@
-"""Images read by threads, a few ahead of whoever uses them."""
+"""Read images in threads, a few items ahead."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from positively.machine import thread_count
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Threads that read images: beyond these the interpreter between two images would hold them up.
+# With more threads, the interpreter lock limits the speed.
 _MOST_READERS = 4
 
 
 def read_ahead(
     read: Callable[[Item], Result], items: Iterable[Item], *, threads: int | None = None
 ) -> Iterator[Result]:
-    """What ``read`` gives of each item, in order, by threads that are a few items ahead.
+    """Apply ``read`` to each item in threads, a few items ahead, and yield the results in order.
 
-    Decoding, resizing and networks leave the interpreter free, so that they run beside one another. Whoever stops
-    asking waits for those items alone that are being read.
+    Decoding, resizing and ONNX Runtime release the interpreter lock, so they run in parallel. If the caller stops, only
+    the items that are being read are finished.
 
     Args:
-        read: What is done with an item.
-        items: The items, taken one by one.
-        threads: How many threads; by default as many as :func:`thread_count` says, up to four.
+        read: Function of an item.
+        items: The items, consumed one by one.
+        threads: Number of threads; by default :func:`thread_count`, up to four.
     """
     threads = threads or min(thread_count(), _MOST_READERS)
     waiting = iter(items)

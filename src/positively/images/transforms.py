@@ -1,6 +1,6 @@
-"""From an image to the pixels a network sees.
+"""Resize and augment images for a network.
 
-Pixels leave here as bytes; the classifier scales and normalises them by itself, on its own device.
+The pixels are bytes; the classifier scales and normalizes them on its own device.
 """
 
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ _RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-# The reference resizes to 512 and takes a square of 512, 448, 384, 320 or 256: as shares of the image.
+# The reference code resizes to 512 and crops a square of 512, 448, 384, 320 or 256; here as shares of the image.
 _CROP_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
 
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Read an image as size×size pixels (its sides squashed to a square, as all systems of the paper do).
+    """Read an image as size×size pixels. Both sides are squashed to a square, as in all systems of the paper.
 
-    ``augment`` is for training alone: "flip" mirrors every second image, "crop" also takes one of the reference's five
-    crop sizes. Crop and resize are one resampling of the original, not two.
+    ``augment`` is for training only: "flip" mirrors half of the images; "crop" also crops to one of the five sizes of
+    the reference code. Crop and resize are a single resampling.
     """
 
     size: int
@@ -40,7 +40,7 @@ class ImageTransform:
     def __call__(
         self, source: ImageSource, generator: np.random.Generator | None = None, name: str | None = None
     ) -> Pixels:
-        """Pixels size×size×3; random only if a generator is given. Errors call the image by ``name``."""
+        """Pixels size×size×3; augmented only if a generator is given. ``name`` is the image's name in errors."""
         random = generator if self.augment != "none" else None
         share = random.choice(_CROP_SHARES) if random is not None and self.augment == "crop" else 1.0
         image = load_image(source, at_least=round(self.size / share), name=name)
@@ -58,7 +58,7 @@ class ImageTransform:
 def resize(
     image: Image.Image, size: int, interpolation: str = "bicubic", way: Literal["squash", "crop"] = "squash"
 ) -> Image.Image:
-    """An image as a square: both sides squashed, or the short side resized and the middle cropped.
+    """Resize an image to a square: squash both sides, or resize the short side and crop the center.
 
     >>> resize(Image.new("RGB", (40, 20)), 10).size, resize(Image.new("RGB", (40, 20)), 10, way="crop").size
     ((10, 10), (10, 10))
