@@ -12,6 +12,7 @@ import yaml
 
 from conftest import TINY, options
 from positively.cli import VERBS, main
+from positively.cli.paths import split_run
 from positively.errors import ConfigError
 from positively.options import helps_of
 from wording import assert_names
@@ -91,7 +92,11 @@ def test_every_option_has_a_group_and_a_sentence(verb, monkeypatch, capsys):
         ("train", "t.csv --head-options.layers [1,2]", "head_options", {"layers": [1, 2]}),
         ("train", "t.csv --method-options '{a: null}'", "method_options", {"a": None}),
         ("review", "t.csv --no-open", "open", False),
-        ("predict", "run a.jpg --top 2 b.jpg -", "image", ["a.jpg", "b.jpg", "-"]),
+        ("predict", "run a.jpg --top 2 b.jpg -", "image", ["run", "a.jpg", "b.jpg", "-"]),
+        ("evaluate", "t.csv", "table", "t.csv"),
+        ("evaluate", "run t.csv", "run", "run"),
+        ("report", "", "run", None),
+        ("missing", "--format parquet", "table", None),
         ("bench", "--ratios 0.1 0.5", "ratios", [0.1, 0.5]),
     ],
 )
@@ -208,6 +213,28 @@ def test_evaluation_on_training_images_is_refused(run, scenes, capsys):
     assert "content" in capsys.readouterr().err
 
 
+def test_without_a_run_the_latest_of_the_folder_is_used(run, scenes, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", str(scenes / "test")]) == 2 and "run" in capsys.readouterr().err
+    (tmp_path / "tags.positively" / "runs").mkdir(parents=True)
+    shutil.copytree(run, tmp_path / "tags.positively" / "runs" / "mine")
+    for words in (
+        ["predict", str(scenes / "test")],
+        ["evaluate", str(scenes / "test.csv"), "--blank", "negative"],
+        ["report"],
+    ):
+        assert main(words) == 0
+        assert "mine" in capsys.readouterr().err
+
+
+def test_the_first_word_of_predict_is_a_run_if_it_can_be_one(run, tmp_path):
+    (tmp_path / "photos").mkdir()
+    photos, gone = str(tmp_path / "photos"), str(tmp_path / "gone")
+    assert split_run([str(run), photos]) == (str(run), [photos])
+    assert split_run([photos]) == (None, [photos]) and split_run(["-"]) == (None, ["-"]) and split_run([]) == (None, [])
+    assert split_run([gone, photos]) == (gone, [photos]) and split_run([f"{gone}.jpg"]) == (None, [f"{gone}.jpg"])
+
+
 def test_prediction_prints_or_writes_tags(run, scenes, tmp_path, capsys):
     folder = str(scenes / "test")
     assert main(["predict", str(run), folder, "--top", "2"]) == 0
@@ -227,6 +254,16 @@ def test_what_predict_writes_can_be_trained_on(run, scenes, tmp_path):
     main(["predict", str(run), str(scenes / "test"), "--top", "2", "--out", str(tmp_path / "tags.csv")])
     words = ["train", str(tmp_path / "tags.csv"), *options(TINY | {"epochs": 1}), "--out", str(tmp_path / "run")]
     assert main(words) == 0
+
+
+def test_check_prints_json_for_programs(scenes, tmp_path, capsys):
+    assert main(["check", str(scenes / "train.csv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ready"] and told["table"]["images"] == 32 and told["machine"]["python"]
+    (tmp_path / "tags.csv").write_text(f"image,tags\n{scenes}/train/00000.png,one\ngone.png,two\n")
+    assert main(["check", str(tmp_path / "tags.csv"), "--json"]) == 2
+    problems = {problem["code"]: problem for problem in json.loads(capsys.readouterr().out)["problems"]}
+    assert "gone.png" in problems["missing-images"]["sentence"] and problems["missing-images"]["stops_training"]
 
 
 def test_check_looks_without_training(scenes, tmp_path, monkeypatch, capsys):

@@ -12,16 +12,16 @@ def parser() -> Parser:
     """Options of the verb."""
     made = Parser(
         "evaluate",
-        "RUN TABLE",
+        "[RUN] TABLE",
         "Score a trained run on a table of test images: mAP, F1 and more, in total and per class. Unknown labels are "
         "never scored; if the table lists all tags of each image, pass --blank negative.",
-        examples=["positively evaluate RUN test.csv --images photos/ --blank negative"],
+        examples=["positively evaluate test.csv --images photos/ --blank negative"],
         common=[
             *("images", "blank", "split", "part", "out", "min_precision", "head", "embeddings", "image_column"),
             *("tags_column", "separator", "skip_missing_images"),
         ],
     )
-    made.add_place("run", "Run folder.")
+    made.add_place("run", "Run folder; default: the latest run in this folder.", required=False)
     made.add_place("table", READABLE)
     made.add("split", Name | None, None, "Part of the table; default: 'test' if it has one.")
     made.add("out", File | None, None, "JSON file to write; default: evaluation.json in the run folder.")
@@ -35,8 +35,8 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Evaluate, print, write."""
     values = parser().parse(arguments)
-    require_run(values.run)
     require_table(values.table)
+    values.run = require_run(values.run)
     from positively.embedding import read_embeddings
     from positively.logs import counted_progress, logger
     from positively.registry import load_plugin

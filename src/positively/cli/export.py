@@ -16,17 +16,17 @@ def parser() -> Parser:
     """Options of the verb."""
     made = Parser(
         "export",
-        "RUN",
+        "[RUN]",
         "Write a trained run for other programs. 'onnx' is one file for any runtime: RGB pixels in, scores and tags "
         "out. 'transformers' is a folder for transformers and timm, with the linear head (needs torch). 'tagger' is a "
         "folder for image tagging programs. 'hub' goes to the Hugging Face hub, without names and scores of photos. "
         "Each export is compared with the run before it is written.",
-        examples=["positively export RUN", "positively export RUN --format tagger --out tagger/"],
+        examples=["positively export", "positively export tags.positively/runs/auto --format tagger"],
         common=[
             *("format", "out", "int8", "images", "fold_thresholds", "push_to", "min_precision", "head", "plugin"),
         ],
     )
-    made.add_place("run", "Run folder.")
+    made.add_place("run", "Run folder; default: the latest run in this folder.", required=False)
     made.add("format", Literal["onnx", "transformers", "tagger", "hub"], "onnx", "Format to write.")
     made.add("out", Name | None, None, "File or folder to write; default: a name by the format, in the run folder.")
     made.add("push_to", Name | None, None, "With 'hub': repository to push to, such as me/tagger.")
@@ -45,7 +45,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Export, say what was written."""
     values = parser().parse(arguments)
-    require_run(values.run)
+    values.run = require_run(values.run)
     from positively.registry import load_plugin
     from positively.runs.run import Run
 

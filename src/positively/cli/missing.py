@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
-from positively.cli.paths import is_run, require_table
+from positively.cli.paths import is_run, require_run, require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.errors import plural
 from positively.options import Folder, Range, Share
 from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     Finding = tuple[MissingTags, LabelTable | None, Path | None, ReadOptions]
 
-# What is likelier than not stands in the table's column of its own.
+# Missing tags from this probability on go into a column of the table.
 _LIKELY = 0.5
 
 
@@ -29,7 +30,7 @@ def parser() -> Parser:
     """Options of the verb."""
     made = Parser(
         "missing",
-        "TABLE|RUN",
+        "[TABLE|RUN]",
         "List the tags that are probably missing from a table, with their probabilities, and the tags that look wrong. "
         "It takes seconds once the embeddings of the images are stored.",
         examples=["positively missing tags.csv --images photos/", "positively missing tags.csv --accept-above 0.95"],
@@ -38,7 +39,7 @@ def parser() -> Parser:
             *("blank", "aliases", "min_count", "skip_missing_images", "backbone", "embeddings", "config"),
         ],
     )
-    made.add_place("table", f"{READABLE[:-1]}; or a run folder.")
+    made.add_place("table", f"{READABLE[:-1]}; or a run folder. Default: the latest run here.", required=False)
     made.add(
         "out",
         Folder | None,
@@ -64,9 +65,9 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Find, print, write."""
+    """Find missing tags, print and write them; 2 if no tag could be judged."""
     values = parser().parse(arguments)
-    source = require_table(values.table)
+    source = require_run(None) if values.table is None else require_table(values.table)
     in_run, config = is_run(source), make_config(TrainConfig, values)
     if not in_run:
         if config.plugin:
@@ -82,7 +83,7 @@ def main(arguments: list[str]) -> int:
     folder = MissingFolder(values.out or (source / "missing" if in_run else Workspace.of(source).missing), source)
     accept = values.accept_above is not None
     above = values.accept_above if accept else _LIKELY
-    # What the table gains may be less probable than what is listed; and what the list shows as 0.5 may be 0.49996.
+    # The table may gain tags below the minimum of the list, and 0.49996 is listed as 0.5.
     lowest = max(min(values.min_probability, above) - 10**-PLACES, 0.0)
     found, table, read_from, reading = (
         _find_in_run(source, values, lowest) if in_run else _find_in_table(source, config, values, lowest, folder)
@@ -96,7 +97,7 @@ def main(arguments: list[str]) -> int:
         print(_describe_table(out, read_from, count, above, accept))
     if not in_run:
         print(f"Next, a page to accept and reject them: {_review(values)}")
-    return 0
+    return 0 if found.counts.learned.any() else 2
 
 
 def _find_in_table(
@@ -118,7 +119,7 @@ def _find_in_table(
 
 
 def _find_in_run(source: Path, values: Values, min_probability: float) -> Finding:
-    """What the run stored; its table is read again only to be written with the tags that were found."""
+    """Use the scores that the run stored. Its table is read only to be written with the tags that were found."""
     from positively.errors import PositivelyError
     from positively.logs import logger
     from positively.options import kinds_of
@@ -144,15 +145,15 @@ def _find_in_run(source: Path, values: Values, min_probability: float) -> Findin
 
 def _describe_table(out: Path, source: Path, count: int, above: float, accept: bool) -> str:
     if not count:
-        return f"{out} is the table as it was: nothing has a probability of {above:g} or more."
-    more = f"{count:,} {'tags' if count > 1 else 'tag'} more"
-    where = "among the others" if accept else "in a column of their own, 'missing'"
+        return f"{out} is the table without changes: no missing tag has a probability of {above:g} or more."
+    where = "added to its own tags" if accept else "in the column 'missing'"
     why = "" if out.stem == source.stem else f" (The name '{source.stem}{out.suffix}' is taken there.)"
-    return f"{out} is the table with {more}, {where}: what has a probability of {above:g} or more.{why}"
+    tags = plural(count, "more tag")
+    return f"{out} is the table with {tags} of probability {above:g} or more, {where}.{why}"
 
 
 def _review(values: Values) -> str:
-    """The command that opens the page on the same table, with those options of this call that it takes as well."""
+    """The command that opens the page on the same table, with the options of this call that it takes too."""
     from positively.cli import review
     from positively.errors import quoted
 
@@ -175,4 +176,4 @@ def _first(found: MissingTags, count: int = 10, each: int = 2) -> str:
         if listed[suggestion.tag] < each:
             listed[suggestion.tag] += 1
             shown.append(f"{suggestion.value:6.2f}  {suggestion.tag:<20} {suggestion.image}")
-    return "\n".join(["The likeliest, two of a tag at most:", *shown]) if shown else "Nothing is likelier than not."
+    return "\n".join(["Most probable, at most two per tag:", *shown]) if shown else "No tag has a probability of 0.5."

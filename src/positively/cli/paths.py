@@ -1,14 +1,16 @@
-"""Paths that a verb was given, looked at before anything heavy is imported."""
+"""Checks of the paths on the command line, made before anything heavy is imported."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from positively.errors import ImageError, RunError, TableError
+from positively.workspace import latest_run
 
 
 def require_table(path: str) -> Path:
-    """The path of a table, if there is anything at it."""
+    """The path of a table, which must exist."""
     found = Path(path)
     if not found.exists():
         raise TableError(f"{path}: no such file or folder.")
@@ -16,12 +18,18 @@ def require_table(path: str) -> Path:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder holds a run, going by its files."""
+    """Whether a folder holds a run, by the names of its files."""
     return (path / "config.yaml").exists() and (path / "environment.json").exists()
 
 
-def require_run(path: str) -> Path:
-    """The path of a run folder, if it holds a finished run."""
+def require_run(path: str | None) -> Path:
+    """The folder of a finished run: the one that was named, or the latest run of the current folder."""
+    if path is None:
+        latest = latest_run()
+        if latest is None:
+            raise RunError("There is no run in this folder. Name a run folder, or train one: positively train tags.csv")
+        print(f"Run: {latest}", file=sys.stderr)
+        return latest
     found = Path(path)
     if not found.is_dir():
         raise RunError(f"There is no run folder {path}.")
@@ -30,8 +38,23 @@ def require_run(path: str) -> Path:
     return found
 
 
+def split_run(places: list[str]) -> tuple[str | None, list[str]]:
+    """The run and the images among the words of ``predict``; the run is None if only images are named.
+
+    The first word is a run if it is a run folder, or if there is nothing at that path and it does not look like a file.
+    """
+    if not places or places[0] == "-":
+        return None, places
+    first = Path(places[0])
+    if first.exists():
+        is_named = is_run(first) or (first / "config.json").exists()
+    else:
+        is_named = len(places) > 1 or not first.suffix
+    return (places[0], places[1:]) if is_named else (None, places)
+
+
 def require_images(places: list[str]) -> None:
-    """Raise unless there is something at every place."""
+    """Raise unless all of these paths exist."""
     for place in places:
         if place != "-" and not Path(place).exists():
             raise ImageError(f"{place}: no such file or folder.")

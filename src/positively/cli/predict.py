@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser, Values
-from positively.cli.paths import require_images, require_run
+from positively.cli.paths import require_images, require_run, split_run
 from positively.errors import ConfigError, ImageError, PositivelyError, in_shell, option
 from positively.logs import is_first_process
 from positively.machine import process_count
@@ -22,19 +22,18 @@ def parser() -> Parser:
     """Options of the verb."""
     made = Parser(
         "predict",
-        "RUN IMAGE...",
+        "[RUN] IMAGE...",
         "Tag images with a trained run. Images that cannot be read are reported and skipped. With --out, an "
         "interrupted command continues where it stopped, and several processes that run the same command share it.",
-        examples=["positively predict RUN photos/", "positively predict RUN photos/ --out tags.csv"],
+        examples=["positively predict photos/", "positively predict tags.positively/runs/auto photos/ --out tags.csv"],
         common=[
             *("out", "overwrite", "top", "min_precision", "head", "images", "embeddings", "runtime", "plugin"),
         ],
     )
-    made.add_place("run", "Run folder.")
     made.add_place(
         "image",
-        "Image files, folders, or tables of images (CSV, TSV, Parquet, COCO json). '-' reads a list of paths from "
-        "standard input.",
+        "Run folder (default: the latest run in this folder), then image files, folders, or tables of images (CSV, "
+        "TSV, Parquet, COCO json). '-' reads a list of paths from standard input.",
         required=False,
         many=True,
     )
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _predict(parser().parse(arguments))
     except PositivelyError as error:
-        if not is_first_process():  # which alone is heard otherwise, and may not know of this
+        if not is_first_process():  # other processes print nothing else, and the first may not have this error
             print(in_shell(error.message), file=sys.stderr)
         raise
 
@@ -62,11 +61,12 @@ def main(arguments: list[str]) -> int:
 def _predict(values: Values) -> int:
     if values.top is not None and values.min_precision is not None:
         raise ConfigError(
-            f"{option('top')} gives tags whatever the thresholds say, which {option('min_precision')} would move."
+            f"{option('top')} ignores thresholds, and {option('min_precision')} chooses them: pass one of the two."
         )
     if values.out is None and process_count() > 1:
         raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
-    require_run(values.run)
+    named, values.image = split_run(values.image)
+    values.run = require_run(named)
     if bool(values.image) == bool(values.embeddings):
         raise ConfigError(f"Name images, folders or tables; or pass {option('embeddings', 'FILE')} in their place.")
     require_images(values.image)
@@ -81,7 +81,7 @@ def _predict(values: Values) -> int:
         load_plugin(values.plugin)
     if values.embeddings:
         return _predict_embeddings(values)
-    load_model_config(RunFolder(values.run))  # a run that is none is said before any image is looked for
+    load_model_config(RunFolder(values.run))  # an error in the run comes before the search for images
     pictures = _pictures(values)
     note_learned(RunFolder(values.run), pictures)
     run = Run(values.run, head=values.head, min_precision=values.min_precision, runtime=values.runtime)

@@ -9,13 +9,13 @@ def parser() -> Parser:
     """Options of the verb."""
     made = Parser(
         "report",
-        "RUN",
+        "[RUN]",
         "Write one self-contained HTML page about a trained run: the most probable missing tags with their photos, the "
         "quality of the run and of every tag, and the training options. `train` writes it too; write it again after "
         "`evaluate`, or if the photos have moved.",
-        examples=["positively report RUN"],
+        examples=["positively report", "positively report tags.positively/runs/auto --out report.html"],
     )
-    made.add_place("run", "Run folder.")
+    made.add_place("run", "Run folder; default: the latest run in this folder.", required=False)
     made.add("out", File | None, None, "HTML file to write; default: report.html in the run folder.")
     made.add("images", Folder | None, None, "Folder of the images; default: where they were in training.")
     made.add_plugin()
@@ -25,7 +25,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Write the page, say where it is."""
     values = parser().parse(arguments)
-    require_run(values.run)
+    values.run = require_run(values.run)
     from positively.logs import counted_progress
     from positively.registry import load_plugin
     from positively.report.run.writing import write_run_report

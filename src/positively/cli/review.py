@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.errors import plural
 from positively.options import File, Index, Name
 from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
@@ -56,7 +57,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Read, look at the photos once, serve until Ctrl-C."""
+    """Read the table, embed its images, and serve the page until Ctrl-C."""
     values = parser().parse(arguments)
     from positively.logs import logger
     from positively.review.exporting import check_export
@@ -94,8 +95,7 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
     for action in store.actions():
         tally.add(action)
     labels = sum(export_table(out, source, table, reading, store, tally.states()))
-    more = f"{labels:,} {'labels' if labels != 1 else 'label'} more"
-    print(f"{out}: {table.source} with {more} by the review in {store.path}.")
+    print(f"{out}: {table.source} with {plural(labels, 'more label')} from the review in {store.path}.")
 
 
 def _serve(
@@ -109,7 +109,7 @@ def _serve(
     from positively.review.session import ReviewSession
     from positively.tables.overlap import with_hashes
 
-    listening = listen(values.host, values.port)  # before the photos are looked at, which may take minutes
+    listening = listen(values.host, values.port)  # before the photos are embedded, which may take minutes
     table = table if config.embeddings else with_hashes(table)
     session = ReviewSession(table, embed_table(table, config).X, store, source, reading)
     guard = Guard(values.host, listening.getsockname()[1])
@@ -118,10 +118,12 @@ def _serve(
         out = free_export(source, store)
         return out, *export_table(out, source, table, reading, store, session.decided())
 
-    print(f"Decisions are stored in {store.path}. {_describe_past(session)}")
+    print(f"Decisions are stored in {store.path}. {_describe_past(session)}".rstrip())
     if not is_loopback(values.host):
-        print("Other machines reach this page; the token in its address is all that keeps them out, unencrypted.")
-    print(f"Review at {guard.address}\nCtrl-C ends it; the same command goes on.", flush=True)
+        print(
+            "Other machines can open this page if they have the token in its address. The connection is not encrypted."
+        )
+    print(f"Review at {guard.address}\nPress Ctrl-C to end. Run the same command to continue.", flush=True)
     try:
         with suppress(KeyboardInterrupt):
             serve(create_app(session, guard, export), listening, guard.address, open_browser=values.open)
@@ -133,13 +135,14 @@ def _serve(
 def _describe_past(session: ReviewSession) -> str:
     gained = session.tally.gained()
     rejected = sum(counts.rejected for counts in session.tally.by_tag.values())
-    return f"So far {gained:,} tags were accepted and {rejected:,} rejected." if gained or rejected else "None yet."
+    return f"So far: {plural(gained, 'tag')} accepted, {rejected:,} rejected." if gained or rejected else ""
 
 
 def _describe_end(session: ReviewSession) -> str:
     number = session.store.session
     minutes, gained = session.tally.minutes(number), session.tally.gained(number)
     return (
-        f"{gained:,} tags gained in {minutes:.0f} minutes, {session.tally.gained():,} in all; every decision is in "
-        f"{session.store.path}. The same command goes on; with --export FILE it writes the reviewed table."
+        f"{plural(gained, 'tag')} gained in {plural(round(minutes), 'minute')}, {session.tally.gained():,} in all. The "
+        f"decisions are in {session.store.path}. Run the same command to continue, or with --export FILE to write the "
+        "reviewed table."
     )
