@@ -1,4 +1,4 @@
-"""Scores of a table's images and their label states in, the tags that are probably missing out."""
+"""Find the tags that are probably missing from a table."""
 
 from positively.missing.find import missing_in_scores, missing_in_table
 from positively.missing.rank import rank_missing

@@ -1,4 +1,4 @@
-"""The list of missing tags as files in a folder of its own."""
+"""Write the list of missing tags to a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Format = Literal["csv", "parquet"]
 
 SUMMARY = "summary.json"
 COLUMN = "missing"
-"""Column of the written table that holds the tags which are probably missing."""
+"""Column of the written table for the tags that are probably missing."""
 _ROWS_AT_ONCE = 100_000
 _ELSEWHERE = f"Pass another folder with {option('out', 'DIR')}."
 _NAMES = ("missing", "wrong", "classes")
@@ -32,16 +32,16 @@ _LISTS = {f"{name}.{form}" for name in _NAMES for form in ("csv", "parquet")}
 
 
 class MissingFolder:
-    """A folder of our own: its manifest lists our files with their digests.
+    """A folder whose manifest lists the files we wrote, with their digests.
 
-    Only files that are listed there and have not been changed since are ever written over.
+    Only files that are listed there and have not changed since are overwritten.
 
     Args:
-        path: The folder; it need not be there.
-        source: The table that is read, which stays as it is wherever it lies.
+        path: The folder; it does not have to exist.
+        source: The table that is read, which is never overwritten.
 
     Raises:
-        FileError: It cannot be written, or a file in the place of a list is not ours, or was changed.
+        FileError: The folder cannot be written, or a file that would be overwritten is not ours or was changed.
     """
 
     def __init__(self, path: str | Path, source: Path | None = None) -> None:
@@ -49,14 +49,14 @@ class MissingFolder:
         if self.path.exists() and not self.path.is_dir():
             raise FileError(f"{self.path} is a file. {_ELSEWHERE}")
         places = (self.path, *self.path.absolute().parents)
-        above = next((place for place in places if place.exists()), places[-1])  # Windows: a disk that is not there
+        above = next((place for place in places if place.exists()), places[-1])  # Windows: a disk that does not exist
         if not (above.is_dir() and os.access(above, os.W_OK)):
-            raise FileError(f"{self.path} cannot be written: nothing may be added to {above}. {_ELSEWHERE}")
+            raise FileError(f"{self.path} cannot be written: no write permission in {above}. {_ELSEWHERE}")
         self._manifest = Manifest(self.path)
         self._refuse_others()
 
     def _refuse_others(self) -> None:
-        """Raise if a list would replace a file that is not ours, or (in a folder that is not) if there is any file."""
+        """Raise if a list would replace a file that is not ours, or if a folder that is not ours has any file."""
         is_ours = self._manifest.read() is not None
 
         def may_stay(place: Path) -> bool:
@@ -65,21 +65,21 @@ class MissingFolder:
         refuse_foreign(self.path, may_stay, "DIR")
 
     def _is_own(self, place: Path) -> bool:
-        """Whether a file may be written over: one of ours, unchanged since, and not the table that is read."""
+        """Whether a file may be overwritten: it is ours, has not changed since, and is not the table that is read."""
         is_source = self._source is not None and self._source.exists() and self._source.samefile(place)
         return not is_source and self._manifest.may_replace(place)
 
     @property
     def folds(self) -> Path:
-        """Where the scores of finished folds wait for the others."""
+        """Folder for the scores of finished folds."""
         return self.path / "folds"
 
     def write(self, found: MissingTags, form: Format, summary: dict[str, Any]) -> list[Path]:
-        """Write the lists and the counts; returns their files."""
-        self._refuse_others()  # again: a list may have been edited while this one was computed
+        """Write the lists and the counts, and return their files."""
+        self._refuse_others()  # again, because a list may have been edited meanwhile
         names = [f"{name}.{form}" for name in _NAMES]
         listed = self._manifest.read() or {}
-        # Before they are written: what a kill leaves behind is ours too.
+        # Listed before they are written, so that the files of a killed process are ours too.
         self._manifest.write(listed | dict.fromkeys([*names, SUMMARY]))
         write_json(self.path / SUMMARY, {**summary, **describe(found)})
         suggested: dict[str, Any] = {"probability": found.values, "expected_precision": found.expected_precision}
@@ -96,7 +96,7 @@ class MissingFolder:
             self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values})),
             self._write(f"classes.{form}", iter([classes])),
         ]
-        for name in listed.keys() & _LISTS - set(names):  # of an earlier call: they would contradict the new ones
+        for name in listed.keys() & _LISTS - set(names):  # of an earlier call, which would contradict the new ones
             (self.path / name).unlink(missing_ok=True)
             del listed[name]
         self._manifest.write(listed | {file.name: file_digest(file) for file in (*files, self.path / SUMMARY)})
@@ -105,20 +105,20 @@ class MissingFolder:
     def write_tags(
         self, found: MissingTags, table: LabelTable, source: Path, options: ReadOptions, above: float, accept: bool
     ) -> tuple[Path, int]:
-        """Write the table as it came in, with what is at least so probable: in a column of its own, or accepted.
+        """Write the table with the tags above a probability, in a separate column or among the others.
 
         Returns:
             The file, and how many tags were added.
         """
         added = {(one.image, one.tag): int(POSITIVE) for one in found.above(above)}
-        self._source = source  # that of a run is known only now
+        self._source = source  # the source of a run is known only now
         out = self._free(source.stem or "tags", written_suffix(source))
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
         self._manifest.write((self._manifest.read() or {}) | {out.name: file_digest(out)})
         return out, len(added)
 
     def _free(self, stem: str, suffix: str) -> Path:
-        """Place for the table: not that of a list, nor of a file that somebody else put there, or changed."""
+        """A path for the table that is not that of a list, nor of a file that is not ours or was changed."""
         first = self.path / f"{stem}{suffix}"
         is_taken = first.name in {*_LISTS, SUMMARY, MANIFEST} or (first.exists() and not self._is_own(first))
         return free_place(self.path / f"{stem}.tagged{suffix}", self._is_own) if is_taken else first
@@ -139,14 +139,14 @@ def _write_csv(out: Path, parts: Iterator[dict[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A cell of a list: what cannot be judged has no number, and a whole number no decimals."""
+    """A cell of a list: blank for what cannot be judged, no decimals for whole numbers."""
     if isinstance(value, str):
         return value
     return "" if np.isnan(value) else f"{value:.12g}"
 
 
 def describe(found: MissingTags) -> dict[str, Any]:
-    """The figures of a list, for a file: counts, and what is expected of its first entries."""
+    """Counts and expected precision of a list, for summary.json."""
     learned = found.counts.learned
     depths = [depth for depth in (10, 100, 500, 1000, 5000, 10_000) if depth <= len(found)]
     return {
@@ -161,7 +161,7 @@ def describe(found: MissingTags) -> dict[str, Any]:
 
 
 def _columns(pairs: Pairs, values: dict[str, npt.NDArray[Any]]) -> Iterator[dict[str, Any]]:
-    """Columns of a list, some rows at a time: names of ten million pairs would not fit into memory at once."""
+    """The columns of a list, some rows at a time, because the names of ten million pairs do not fit into memory."""
     for start in range(0, max(len(pairs), 1), _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
         yield {

@@ -1,4 +1,4 @@
-"""A table with its embeddings, or anybody's probabilities → the list of missing tags."""
+"""Find missing tags from a table with its embeddings, or from the probabilities of any model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from positively.probe import LANDMARKS, ProbeOptions, fit_table
 from positively.probe.series import MOST_IMAGES
 from positively.tables.learnable import require_learnable
 
-# Probabilities nearer to 0 or 1 than this are rounding.
+# Probabilities closer to 0 or 1 than this are rounding errors.
 _SUREST = 1e-7
 
 
@@ -33,14 +33,14 @@ def missing_in_table(
     landmarks: int = LANDMARKS,
     min_probability: float = 0.0,
 ) -> MissingTags:
-    """Find what a table lacks, by leave-one-out scores of a probe.
+    """Find the missing tags of a table from leave-one-out scores of a probe.
 
     Args:
-        table: Images and what is known of them.
-        embeddings: N×D, one row an image.
-        options: What of the fit is not to be found.
+        table: Images and their known tags.
+        embeddings: N×D, one row for each image.
+        options: Parameters of the fit that are not chosen automatically.
         seed: Seed of landmarks and label folds.
-        landmarks: Images the kernel compares with.
+        landmarks: Number of images that the kernel compares each image with.
         min_probability: Leave out what is less probable than this.
     """
     require_labels(table)
@@ -68,11 +68,11 @@ def missing_in_scores(
     *,
     min_probability: float = 0.0,
 ) -> MissingTags:
-    """What is missing, by the probabilities of anybody's model.
+    """Find missing tags from the probabilities of any model.
 
     Args:
-        scores: N×C probabilities, each by a model that did not see the image's labels (as of cross-validation). Their
-            order within a class counts; their height need not be right.
+        scores: N×C probabilities, each from a model that did not see the labels of the image, such as in
+            cross-validation. Only their order within a class matters; they need not be calibrated.
         states: N×C of +1 positive, 0 unknown, −1 negative.
         images: N names; by default ``image 0`` …
         classes: C names; by default ``class 0`` …
@@ -80,7 +80,7 @@ def missing_in_scores(
     """
     checked, checked_states = check_inputs(scores, states)
     if checked.size and not (checked.min() >= 0.0 and checked.max() <= 1.0):
-        raise MetricError("Scores are probabilities between 0 and 1. Logits become that by a sigmoid.")
+        raise MetricError("Scores must be probabilities between 0 and 1. Apply a sigmoid to logits.")
     logits = scipy.special.logit(np.clip(checked.astype(np.float64), _SUREST, 1.0 - _SUREST))
     calibration = calibrate(logits, checked_states, leave_one_out=False, frequency_asinh_scale=np.inf)
     rows, columns = checked.shape
@@ -95,7 +95,7 @@ def missing_in_scores(
 
 
 def require_labels(table: LabelTable) -> None:
-    """Raise if nothing can be missing from a table, or if there is nothing to learn from."""
+    """Raise if no tag can be missing from a table, or if there is nothing to learn from."""
     if not table.total(UNKNOWN):
         raise ConfigError(
             f"{table.source}: every label is known, so no tag can be missing. If an absent tag may be missing, "

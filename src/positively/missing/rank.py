@@ -1,4 +1,4 @@
-"""Out-of-sample scores and label states → the list of missing tags."""
+"""Rank missing and suspicious tags by out-of-sample scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Classes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating]
 Part = tuple[Classes, Classes, npt.NDArray[np.float32]]
 
-# Images × classes of one block: a few arrays of that size in double precision stay below a gigabyte.
+# Images × classes of a block: a few arrays of this size in double precision take less than a gigabyte.
 _BLOCK_ENTRIES = 2**23
 
 
@@ -29,16 +29,16 @@ def rank_missing(
     *,
     min_probability: float = 0.0,
 ) -> MissingTags:
-    """List what is probably missing from a table, and which of its tags look wrong.
+    """List the tags that are probably missing from a table, and the ones that look wrong.
 
     Args:
-        scores: N×C out-of-sample scores, each made without the image's own label, known positives levelled where they
-            were scored by fewer than the others; or what gives those of some classes.
-        states: N×C label states; or what gives those of some classes.
-        calibration: What these scores mean.
+        scores: N×C out-of-sample scores, each made without the label of the image itself; or a function that returns
+            those of some classes. Known positives are corrected for having been scored with one positive fewer.
+        states: N×C label states; or a function that returns those of some classes.
+        calibration: Calibration of these scores.
         images: N names.
         classes: C names.
-        min_probability: Leave out what is less probable than this; counts include it.
+        min_probability: Leave out what is less probable than this. The counts include it.
     """
     names, count = tuple(classes), len(images)
     if len(names) != len(calibration.slope):
@@ -71,10 +71,9 @@ def rank_missing(
 
 
 def _doubt(calibration: Calibration, scores: Scores, images: int) -> npt.NDArray[np.float32]:
-    """Log of how many times more an image looks like any image of the table than like one with the tag.
+    """Log ratio of the densities of the score among images without and with the tag: (1 − p)/p · π/(1 − π).
 
-    The score's density among the images without the tag, over that among those with it: (1 − p)/p · π/(1 − π). How many
-    tags are wrong need not be known to order them so.
+    This order does not depend on how many tags are wrong.
     """
     share = np.clip(calibration.positives / max(images, 1), 1e-9, 1.0 - 1e-9)
     return np.asarray(np.log(share / (1.0 - share)) - calibration.logits(scores), dtype=np.float32)
@@ -86,7 +85,7 @@ def _part(values: npt.NDArray[np.float32], listed: npt.NDArray[np.bool_], start:
 
 
 def _sorted(parts: Sequence[Part]) -> Part:
-    """All parts in one, the largest value first; ties by image and class, however many blocks there were."""
+    """All parts together, the largest value first. Ties are ordered by image and class, independent of the blocks."""
     rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.lexsort((columns, rows, -values))
     return rows[order], columns[order], values[order]

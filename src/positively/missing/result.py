@@ -1,4 +1,4 @@
-"""The list of missing tags: pairs of image and tag, likeliest first, and what is expected of them."""
+"""The list of missing tags: pairs of image and tag, the most probable first, with their expected precision."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PLACES = 4
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One tag of one image, that is probably missing or looks wrong."""
+    """A tag of an image that is probably missing or looks wrong."""
 
     image: str
     tag: str
     value: float
-    """Of a missing tag the probability; of one that looks wrong, the doubt."""
+    """The probability of a missing tag, or the doubt about one that looks wrong."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Pairs:
     columns: Rows
     """``(K,)`` number of the class."""
     values: npt.NDArray[np.float32]
-    """``(K,)`` of missing tags, the probability that the image carries the tag; of tags that look wrong, the log of how
-    many times more the image looks like any image of the table than like one with the tag."""
+    """``(K,)`` for missing tags, the probability that the image has the tag; for tags that look wrong, the log of how
+    many times more the image looks like an average image of the table than like one with the tag."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,21 +85,21 @@ class Pairs:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """How many tags are there and how many are missing; every array is ``(C,)``."""
+    """Numbers of known and missing tags; every array is ``(C,)``."""
 
     known: Rows
-    """Images that carry the tag on record."""
+    """Images with the tag in the table."""
     missing: Values
-    """Expected number of images that carry it without being on record."""
+    """Expected number of images whose tag is missing from the table."""
     at_most: Values
-    """Number of missing that nine of ten classes do not exceed."""
+    """Upper bound on the number of missing tags, which nine of ten classes do not exceed."""
     learned: npt.NDArray[np.bool_]
-    """Whether the class can be judged: three known positives or more, which rank above the other images."""
+    """Whether the class can be judged: it has at least three known positives, which rank above other images."""
 
 
 @dataclass(frozen=True)
 class MissingTags(Pairs):
-    """Every unknown pair of image and tag, likeliest first; classes that cannot be judged are left out."""
+    """Unknown pairs of image and tag, the most probable first, without classes that cannot be judged."""
 
     counts: ClassCounts
     wrong: Pairs
@@ -109,7 +109,7 @@ class MissingTags(Pairs):
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
-        """``(K,)`` that the image carries the tag."""
+        """``(K,)`` probability that the image has the tag."""
         return self.values
 
     @property
@@ -136,7 +136,7 @@ class MissingTags(Pairs):
         return f"MissingTags({len(self):,} suggestions, {len(self.wrong):,} tags that look wrong)"
 
     def __str__(self) -> str:
-        """What was found, in a few lines."""
+        """A short description."""
         return describe(self)
 
     def _repr_html_(self) -> str:
@@ -154,24 +154,24 @@ class MissingTags(Pairs):
         return self._frame({"probability": self.values, "expected_precision": self.expected_precision})
 
     def above(self, probability: float) -> MissingTags:
-        """The suggestions that are at least so probable, as far as the lists show it; the counts stay."""
+        """The suggestions with at least this probability, rounded as in the lists; the counts stay the same."""
         count = int((rounded(self.values) >= probability).sum())
         return replace(self, rows=self.rows[:count], columns=self.columns[:count], values=self.values[:count])
 
     def write(self, folder: str | Path, form: Literal["csv", "parquet"] = "csv") -> list[Path]:
-        """Write the lists and the counts into a folder of their own, as ``positively missing`` does."""
+        """Write the lists and the counts to a folder, as ``positively missing`` does."""
         from positively.missing.files import MissingFolder
 
         return MissingFolder(folder).write(self, form, {})
 
     @cached_property
     def expected_precision(self) -> Values:
-        """``(K,)`` share of the first 1, 2, 3 … suggestions that is expected to be right."""
+        """``(K,)`` expected share of correct tags among the first 1, 2, 3 … suggestions."""
         return np.cumsum(self.values, dtype=np.float64) / np.arange(1, len(self) + 1)
 
 
 def rounded(values: npt.NDArray[np.floating]) -> Values:
-    """Values as the lists show them, to four places."""
+    """Values with the four decimals of the lists."""
     return np.asarray(np.round(values.astype(np.float64), PLACES), dtype=np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Files to label tables and images."""
+"""Read files of any format as label tables, and write tables back."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the published benchmarks have in common: images with their objects → label table, complete unless said."""
+"""Label tables of the published benchmarks (COCO, PASCAL VOC), whose labels are complete unless said otherwise."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,21 +42,21 @@ class Benchmark:
     notes: list[str] = field(default_factory=list)
 
     def place(self, number: int) -> str:
-        """Name an image as a person finds it, ``trainval.txt line 14``; 0 stands for the file as a whole."""
+        """Name a place in the file, such as ``trainval.txt line 14``; 0 is the file as a whole."""
         return f"{self.source} {self.unit} {number}" if number else self.source
 
 
 def benchmark_table(
     found: Benchmark, options: ReadOptions, classes: Sequence[str] | None, report: Report = stop
 ) -> tuple[LabelTable, list[str]]:
-    """Make the table of a benchmark and tell what it holds.
+    """Make the table of a benchmark, with notes about its contents.
 
     Args:
         found: The benchmark as published.
         options: How to read it.
-        classes: Exactly these classes in this order; wins over ``options.classes``. A class that the benchmark does
-            not annotate is unknown throughout, since nobody looked for it.
-        report: What to do with a problem after which reading can go on; unless told, raise it.
+        classes: Exactly these classes in this order. Overrides ``options.classes``. A class that the benchmark does not
+            annotate is unknown in every image.
+        report: Called with each problem after which reading can continue; by default it raises.
     """
     fixed = fixed_classes(options, classes)
     aliases = read_aliases(Path(options.aliases)) if options.aliases is not None else {}
@@ -64,7 +64,7 @@ def benchmark_table(
     records, empty = _records(found, options)
     asked = official if fixed is None else fixed
     naming = name_classes(records.spellings, aliases, asked, options.unknown_tags == "ignore", found.place, report)
-    # The official classes stay even where a small part shows none of them: masks and heads count on their number.
+    # The official classes stay even if a small part shows none of them: masks and heads rely on their number.
     keeps_classes = fixed is not None or options.min_count <= 1
     draft = Draft(records, naming, found.root, NEGATIVE, found.source, found.place, keeps_classes, found.unit == "line")
     table, notes = finish(draft, options, report)
@@ -72,25 +72,27 @@ def benchmark_table(
     if len(lacking):
         table = _with_unknown_columns(table, lacking)
         listed = and_more([f"'{naming.classes[i]}'" for i in lacking])
-        notes.append(f"Classes that {found.name} does not annotate, unknown throughout: {listed}.")
+        notes.append(f"Classes that {found.name} does not annotate, unknown in every image: {listed}.")
     if empty and options.empty_images == "drop":
-        notes.insert(0, f"Images without any object were left out ({option('empty_images', 'drop')}): {empty:,}.")
-    complete = f"Complete: what is not annotated is negative, whatever {option('blank')} says."
+        notes.insert(0, f"Images without objects, left out ({option('empty_images', 'drop')}): {empty:,}.")
+    complete = f"The labels are complete: what is not annotated is negative ({option('blank')} is ignored)."
     unknown = table.total(UNKNOWN)
     told = [f"{found.source}: {found.name}.", *found.notes, *_tell_published(found), tell_size(table)]
     return table, [*told, f"{complete} Unknown labels: {unknown:,}." if unknown else complete, *notes]
 
 
 def _tell_published(found: Benchmark) -> list[str]:
-    """A shorter list is no error, but published masks of known labels count its rows."""
+    """A shorter list is not an error, but published masks of known labels do not fit it."""
     published = _PUBLISHED.get(found.name, len(found.images))
     if published == len(found.images):
         return []
-    return [f"A list of {len(found.images):,} images; the published one has {published:,}, so its masks do not fit."]
+    return [
+        f"The list has {len(found.images):,} images and the published one {published:,}, so published masks do not fit."
+    ]
 
 
 def _records(found: Benchmark, options: ReadOptions) -> tuple[Records, int]:
-    """One record an image, and the number of images without any object."""
+    """One record for each image, and the number of images without objects."""
     records = Records(found.name)
     spellings = [records.spelling(name, 0) for name in found.classes]
     empty = 0
@@ -115,7 +117,7 @@ def _with_unknown_columns(table: LabelTable, columns: npt.NDArray[np.signedinteg
 
 
 def read_file(file: Path, fix: str) -> str:
-    """Text of a file, or a sentence that ends with ``fix``."""
+    """The text of a file; an error message ends with ``fix``."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -124,26 +126,26 @@ def read_file(file: Path, fix: str) -> str:
         raise TableError(f"{file}: cannot be read ({error.strerror}). {fix}.") from None
     except UnicodeDecodeError:
         text = "\0"
-    # An XML parser takes text with NULs for UTF-16, in which a search finds nothing.
+    # An XML parser takes text with NULs for UTF-16, and then a search finds nothing.
     if "\0" in text:
-        raise TableError(f"{file}: not text in UTF-8. {fix}.")
+        raise TableError(f"{file}: this is not UTF-8 text. {fix}.")
     return text
 
 
 def choose_year(years: Collection[int], asked: int | None, where: str) -> tuple[int, list[str]]:
-    """Year that was asked for, or the only one there is, and what there is to tell about it.
+    """The requested year, or the only one in the folder, with a note about it.
 
     >>> choose_year([2007], None, "VOCdevkit")
-    (2007, ['Year 2007: the only one in VOCdevkit.'])
+    (2007, ['Year: 2007, the only one in VOCdevkit.'])
     """
     there = " and ".join(map(str, sorted(years)))
     if asked is None and len(years) > 1:
-        raise TableError(f"{where} holds the years {there}. Say which one is meant: {option('year', max(years))}.")
+        raise TableError(f"{where} has the years {there}. Choose one with {option('year', max(years))}.")
     if asked is None:
         (only,) = years
-        return only, [f"Year {only}: the only one in {where}."]
+        return only, [f"Year: {only}, the only one in {where}."]
     if asked not in years:
         raise TableError(
-            f"{where}: there is no year {asked}, only {there}. Pass {option('year', max(years))}, or get the other."
+            f"{where} has no year {asked}, only {there}. Pass {option('year', max(years))}, or download the other one."
         )
     return asked, []

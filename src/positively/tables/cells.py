@@ -1,4 +1,4 @@
-"""What stands in a cell: a state, one tag, or several."""
+"""Parse the contents of a cell: a state, one tag, or several tags."""
 
 import ast
 import json
@@ -29,21 +29,21 @@ _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _SIDE_BY_SIDE = re.compile(r"['\"]\s+['\"]")
 
 EMPTY_IN_PANDAS = frozenset({"nan", "NaN", "None", "<NA>"})
-"""What pandas writes for a cell without anything in it, once it has been made text."""
+"""What pandas writes for an empty cell that was converted to text."""
 
 Splitter = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
 class TagSyntax:
-    """How the tags stand in a cell, with the words that say so."""
+    """How tags are separated in a cell, and the words that describe it in notes."""
 
     split: Splitter
     wording: str
     notes: tuple[str, ...] = ()
     one_a_cell: bool = False
     separator: str | None = None
-    """What stands between two tags, where that is a character."""
+    """The character between two tags, if there is one."""
 
     @property
     def is_list(self) -> bool:
@@ -52,7 +52,7 @@ class TagSyntax:
 
 
 def state_code(cell: str) -> Code | None:
-    """Read the cell of a class: 1, 0, −1, blank and their other spellings; None if it is something else.
+    """Read a cell in the column of a class: 1, 0, −1, blank or another spelling of these; None for anything else.
 
     >>> [state_code(cell) for cell in ("1.0", "FALSE", "-1", " ", "cat")]
     ['positive', 'zero', 'negative', 'blank', None]
@@ -153,9 +153,7 @@ def _likely_mark(counts: Mapping[str, int]) -> str | None:
 
 def _asked_syntax(separator: str) -> TagSyntax:
     if not separator:
-        raise TableError(
-            f"{option('separator')} is empty. Pass the character that stands between two tags, such as ';'."
-        )
+        raise TableError(f"{option('separator')} is empty. Pass the character between two tags, such as ';'.")
     if separator.isspace() and separator != "\n":
         name = "blanks" if separator == " " else "tabs"
     else:
@@ -168,7 +166,7 @@ def _splitter(separator: str) -> Splitter:
 
 
 def _split_list(cell: str) -> list[str]:
-    r"""Read list syntax: JSON, Python, what numpy prints, or bare words in brackets.
+    r"""Read a list in JSON, in Python, as numpy prints it, or as bare words in brackets.
 
     >>> _split_list('["a", "b"]'), _split_list("['a', 'b']"), _split_list("['a' 'b']"), _split_list("[a, b]")
     (['a', 'b'], ['a', 'b'], ['a', 'b'], ['a', 'b'])

@@ -1,4 +1,4 @@
-"""COCO annotation files → label table: a class is there if any annotation of it is, crowds included."""
+"""COCO annotation files. A class is positive in an image if it has any annotation of it, crowds included."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from positively.tables.options import DEFAULTS, ReadOptions
 _NAME = re.compile(r"instances_([a-z]+)(\d{4})\.json")
 _AGAIN = "Download it again"
 _LISTS = ("images", "annotations", "categories")
-# Everything else, the outlines above all, is thrown away while the file is parsed: it is nearly all of its bulk.
+# Everything else, above all the outlines, is dropped while the file is parsed: it is most of the file.
 _READ_KEYS = {*_LISTS, "id", "name", "file_name", "image_id", "category_id", "caption", "keypoints"}
 
 
@@ -55,11 +55,11 @@ class COCO(TableFormat):
         return benchmark_table(found, options, classes, report)
 
     def images(self, path: Path, options: ReadOptions = DEFAULTS) -> tuple[Path, list[str]]:
-        """Images that a json lists, annotated or not, and whether or not they are there."""
+        """All images that a json lists, whether or not they are annotated or exist."""
         parts = _parse(path)
         entries = parts.get("images") if isinstance(parts, dict) else None
         if not isinstance(entries, list) or not entries:
-            raise TableError(f"{path}: not a COCO file, since it has no list of images.")
+            raise TableError(f"{path}: this is not a COCO file, because it has no list of images.")
         _, images = _read_images(path, entries)
         return _image_root(path, images, options), images
 
@@ -71,7 +71,7 @@ def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:
             if asked is not None and (match is None or match[group] != str(asked)):
                 raise TableError(
                     f"{path}: {option(name, asked)} does not fit the name of this file. "
-                    "Leave it out, or pass the folder."
+                    "Remove the option, or pass the folder."
                 )
         return path, []
     folder, part = path / "annotations", options.part or "train"
@@ -82,7 +82,7 @@ def _find_file(path: Path, options: ReadOptions) -> tuple[Path, list[str]]:
         there = (
             f"there are {and_more([match[0] for match in found] or files, 8)}" if files else "there is no json in it"
         )
-        way_out = f" COCO publishes no labels of its test images: score on {option('part', 'val')}."
+        way_out = f" COCO does not publish labels of its test images: use {option('part', 'val')}."
         test = way_out if part == "test" else ""
         raise TableError(
             f"{folder}: no instances_{part}{options.year or '<year>'}.json, but {there}.{test} "
@@ -98,45 +98,49 @@ def _parse(file: Path) -> Any:
         return json.loads(text, object_hook=lambda entry: {key: entry[key] for key in _READ_KEYS & entry.keys()})
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        raise TableError(f"{file} {where}: the file is cut off, or no JSON ({error.msg}). {_AGAIN}.") from None
+        raise TableError(
+            f"{file} {where}: the file is not valid JSON, or it is cut off ({error.msg}). {_AGAIN}."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise TableError(f"{file}: cannot be read ({error}). {_AGAIN}.") from None
 
 
 def _load(file: Path) -> dict[str, list[Any]]:
-    """The three lists of the file, or a sentence that says what it is instead."""
+    """The three lists of the file; the error says what else the file is."""
     parts = _parse(file)
     lists = {name: parts.get(name) for name in _LISTS} if isinstance(parts, dict) else {}
     if isinstance(lists.get("images"), list) and "annotations" not in parts:
-        raise TableError(f"{file}: images without annotations, as COCO gives for its test part. Pass the val part.")
+        raise TableError(f"{file}: it has images without annotations, as in the test part of COCO. Pass the val part.")
     first = (lists.get("annotations") or [{}])[:1] if isinstance(lists.get("annotations"), list) else []
     if any("caption" in entry for entry in first if isinstance(entry, dict)):
-        raise TableError(f"{file}: a file of captions, which name no classes. Pass instances_*.json.")
+        raise TableError(f"{file}: this is a file of captions, which has no classes. Pass instances_*.json.")
     if wrong := [name for name in _LISTS if not isinstance(lists.get(name), list)]:
-        raise TableError(f"{file}: not a COCO file, since it has no list of {', '.join(wrong)}. Pass instances_*.json.")
+        raise TableError(
+            f"{file}: this is not a COCO file, because it has no list of {', '.join(wrong)}. Pass instances_*.json."
+        )
     if any("keypoints" in entry for entry in parts["categories"] if isinstance(entry, dict)):
-        raise TableError(f"{file}: a file of keypoints, which knows persons alone. Pass instances_*.json.")
+        raise TableError(f"{file}: this is a file of keypoints, which has persons only. Pass instances_*.json.")
     if empty := [name for name in _LISTS if not parts[name]]:
         raise TableError(f"{file}: the list of {', '.join(empty)} is empty. {_AGAIN}, or pass another file.")
     return {name: parts[name] for name in _LISTS}
 
 
 def _read_categories(file: Path, entries: list[Any]) -> tuple[dict[int, int], list[str]]:
-    """Column of each category id, and the names in the order of the ids."""
+    """The column of each category id, and the names in the order of the ids."""
     names: dict[int, str] = {}
     for number, entry in enumerate(entries, 1):
         number_of, name = _take(entry, "id", int), _take(entry, "name", str)
         if number_of is None or name is None or not name.strip():
             raise TableError(f"{file.name} category {number}: it needs an 'id' (a number) and a 'name'. {_AGAIN}.")
         if number_of in names or name in names.values():
-            raise TableError(f"{file.name} category {number}: the id {number_of} or the name '{name}' stands twice.")
+            raise TableError(f"{file.name} category {number}: the id {number_of} or the name '{name}' occurs twice.")
         names[number_of] = name
     ordered = sorted(names)
     return {number_of: column for column, number_of in enumerate(ordered)}, [names[i] for i in ordered]
 
 
 def _read_images(file: Path, entries: list[Any]) -> tuple[dict[int | str, int], list[str]]:
-    """Row of each image id, and the file names in the order of the list."""
+    """The row of each image id, and the file names in the order of the list."""
     rows: dict[int | str, int] = {}
     names: dict[str, None] = {}
     for number, entry in enumerate(entries, 1):
@@ -145,7 +149,7 @@ def _read_images(file: Path, entries: list[Any]) -> tuple[dict[int | str, int], 
             raise TableError(f"{file.name} image {number}: it needs an 'id' and a 'file_name'. {_AGAIN}.")
         if number_of in rows or tidy(name) in names:
             raise TableError(
-                f"{file.name} image {number}: the id {number_of} or the file '{name}' stands twice. Keep one of them."
+                f"{file.name} image {number}: the id {number_of} or the file '{name}' occurs twice. Keep one of them."
             )
         rows[number_of] = len(rows)
         names[tidy(name)] = None
@@ -167,7 +171,7 @@ def _read_annotations(
     if strays:
         raise TableError(
             f"{file.name}: {strays[0]}, which is not in the file ({len(strays):,} such annotations in all). "
-            f"The file is damaged or mixed from two. {_AGAIN}."
+            f"The file is damaged, or was merged from two. {_AGAIN}."
         )
     return labels
 
@@ -178,7 +182,7 @@ def _take(entry: object, key: str, kind: type | tuple[type, ...]) -> Any:
 
 
 def _image_root(file: Path, images: Sequence[str], options: ReadOptions) -> Path:
-    """First of the usual folders that holds any of the images."""
+    """The first of the usual folders that has any of the images."""
     match = _NAME.fullmatch(file.name)
     subset = match[1] + match[2] if match else None
     given, beside = image_folder(options), file.parent if file.parent.name else file.parent.absolute()
@@ -190,5 +194,5 @@ def _image_root(file: Path, images: Sequence[str], options: ReadOptions) -> Path
             return folder
     looked = ", ".join(f"{folder.as_posix().rstrip('/')}/" for folder in named or folders)
     raise ImageError(
-        f"{file.name}: none of its {len(images):,} images lies in {looked}. Pass {option('images', 'DIR')}."
+        f"{file.name}: none of its {len(images):,} images were found in {looked}. Pass {option('images', 'DIR')}."
     )

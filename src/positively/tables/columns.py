@@ -42,7 +42,7 @@ class _Column:
         return header_word(self.name)
 
     @property
-    def is_nameless(self) -> bool:  # The index that pandas writes along.
+    def is_nameless(self) -> bool:  # the index of a pandas table
         return not self.name or self.name.startswith("Unnamed: ")
 
     @property
@@ -97,7 +97,7 @@ def find_image_column(raw: RawTable, options: ReadOptions) -> int:
 
 
 class _Finder:
-    """Gives out columns, each to one role."""
+    """Assigns each column to at most one role."""
 
     def __init__(self, raw: RawTable):
         self.raw = raw
@@ -107,7 +107,7 @@ class _Finder:
         self.free = list(range(len(self.columns)))
 
     def layout(self, options: ReadOptions) -> Layout:
-        # What the user named is given out first, so that no guess can take it away.
+        # The columns that the user names are assigned first, so that no guess takes one of them.
         asked = {
             role: self._take(self._asked(getattr(options, f"{role}_column"), role))
             for role in ("image", "tags", "absent", "split")
@@ -122,7 +122,7 @@ class _Finder:
             classes = self._find_classes()
             if not classes:
                 raise self._not_understood()
-            # Absences have their own mark here, -1: a column that lists them is not read, and that is said.
+            # Absences have their own mark here, -1: a column that lists them is not read, and a note says so.
             unread = (*(i for i in self.free if i not in classes), *(i for i in (absent,) if i is not None))
             return Layout(image, split=split, classes=classes, unread=unread)
         state = self._take(self._find_state())
@@ -133,7 +133,7 @@ class _Finder:
         found = asked if asked is not None else self._find_image()
         if found is None:
             named = ", ".join(repr(column.name) for column in self.columns[:12])
-            raise TableError(f"{self.raw.source}: none of the columns {named} holds names of images. Call it 'image'.")
+            raise TableError(f"{self.raw.source}: none of the columns {named} has image names. Rename it to 'image'.")
         return found
 
     def _take(self, column: int | None) -> int | None:
@@ -148,7 +148,7 @@ class _Finder:
             if self.columns[i].name == name.strip():
                 return i
         raise TableError(
-            f"{self.raw.source}: {option(f'{role}_column', name)} is not there. "
+            f"{self.raw.source}: {option(f'{role}_column', name)} does not exist. "
             f"The columns are {', '.join(repr(column.name) for column in self.columns)}."
         )
 
@@ -163,7 +163,7 @@ class _Finder:
     def _find_split(self) -> int | None:
         if not self.raw.has_header:
             return next((i for i in self.free if self.columns[i].is_splits), None)
-        # One 'train' makes it a split column: a typo in another cell is an error, never a test row that is trained on.
+        # One "train" is enough: a typo in another cell is then an error, and no test row becomes a training row.
         return next((i for i in self._named(SPLIT) if self.columns[i].names_a_split), None)
 
     def _find_absent(self) -> int | None:
@@ -173,7 +173,7 @@ class _Finder:
         named = [i for i in self.free if not self.columns[i].is_nameless]
         states = [i for i in named if self.columns[i].is_states and self.columns[i].word not in STATE]
         for i in self._named([*TAGS, *TAG]):
-            # A column 'label' of 1 and 0 among others of that kind is a class of that name.
+            # A column 'label' of 1 and 0 among other such columns is a class of that name.
             if not (self.columns[i].is_states and len(states) > 1):
                 return i
         left = [i for i in named if not self.columns[i].is_states and self.columns[i].word not in STATE]
@@ -186,7 +186,7 @@ class _Finder:
         return next((i for i in self.free if self.columns[i].is_states), None)
 
     def _find_classes(self) -> tuple[int, ...]:
-        """Columns of states, and blank ones beside them; text such as the photographer's name is left unread."""
+        """Columns of states, and blank columns; text such as the name of the photographer is not read."""
         named = [i for i in self.free if not self.columns[i].is_nameless]
         if not any(self.columns[i].is_states for i in named):
             return ()
@@ -199,8 +199,8 @@ class _Finder:
             f"the columns {header}{more}" if self.raw.has_header else f"{len(self.columns)} columns without a header"
         )
         return TableError(
-            f"{self.raw.source}: {found} cannot be understood. A table has (1) an image and one column of tags "
-            "(image,tags), (2) an image and one column a class, with 1, 0, -1 or nothing in it (image,cat,dog), or "
-            "(3) one image-tag pair a line (image,tag). Name the columns so, or pass "
+            f"{self.raw.source}: {found} cannot be understood. A table has (1) an image and a column of tags "
+            "(image,tags), (2) an image and a column for each class with 1, 0, -1 or nothing (image,cat,dog), or "
+            "(3) one image and one tag per line (image,tag). Rename the columns, or pass "
             f"{option('image_column')} and {option('tags_column')}."
         )

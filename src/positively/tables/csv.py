@@ -1,4 +1,4 @@
-"""CSV, TSV and the like: text with delimiters, in any of the usual encodings."""
+"""CSV, TSV and other text with delimiters, in any of the usual encodings."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class CSV(RowFormat):
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)
     delimiter: ClassVar[str | None] = None
-    """What is written between the cells; None for that of the source, or a comma."""
+    """The delimiter to write; None for that of the source, or a comma."""
 
     def open(self, path: Path) -> RawTable:
-        """Open a file; its delimiter is found, and a first line that names an image is no header."""
+        """Open a file and find its delimiter. A first line with an image name is not a header."""
         text, encoding = read_text(path)
         delimiter = find_delimiter(text)
         first_line, first = next(parse_rows(text, delimiter, path.name), (0, []))
         if not first:
-            raise TableError(f"{path}: the file is empty. It needs a header and one line an image.")
+            raise TableError(f"{path}: the file is empty. It needs a header and a line for each image.")
         has_header = not is_image_name(first[0].strip())
         columns = tuple(cell.strip() if has_header else f"column {i}" for i, cell in enumerate(first, 1))
 
@@ -43,16 +43,16 @@ class CSV(RowFormat):
                 yield line, cells
 
         if next(rows(), None) is None:
-            raise TableError(f"{path}: there is a header, and no line below it. Each image needs a line.")
+            raise TableError(f"{path}: there is no line below the header. Each image needs a line.")
         return RawTable(path.name, columns, rows, has_header, first_line, encoding)
 
     def write(self, table: EditableTable, out: Path) -> None:
-        """Write the rows with the delimiter, encoding and line ends of the source where that is CSV, too."""
+        """Write the rows with the delimiter, encoding and line ends of the source if it is CSV, too."""
         delimiter, encoding, line_end, hint = ",", "utf-8", "\n", False
         if table.source is not None and isinstance(table.format, CSV):
             source, found = read_text(table.source)
             delimiter, hint = find_delimiter(source), has_excel_hint(source)
-            # Excel takes UTF-8 without its mark for Windows-1252.
+            # Excel reads UTF-8 without a byte order mark as Windows-1252.
             marked = table.source.read_bytes().startswith(codecs.BOM_UTF8) or found != "UTF-8"
             encoding = "utf-8-sig" if marked else "utf-8"
             line_end = "\r\n" if "\r\n" in source[: source.find("\n") + 1] else "\n"
@@ -68,7 +68,7 @@ class CSV(RowFormat):
 
 
 class TSV(CSV):
-    """The same, written with tabs."""
+    """As CSV, but written with tabs."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".tsv",)
     delimiter: ClassVar[str | None] = "\t"
@@ -79,5 +79,5 @@ def _wrong_width(source: str, line: int, cells: list[str], width: int, has_heade
     name = "tab" if delimiter == "\t" else f"'{delimiter}'"
     return (
         f"{source} line {line}: {like} has {width} cells, separated by {name}, and this one has {len(cells)}. "
-        'Put a cell that holds the separator in quotation marks: "cat, dog".'
+        'Put cells that contain the delimiter in quotation marks: "cat, dog".'
     )

@@ -1,4 +1,4 @@
-"""Problems of a table: raised one by one where it is to be used, or collected where all of them are asked for."""
+"""Problems of a table: raised when the table is used, or collected when it is checked."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -8,19 +8,19 @@ from positively.errors import PositivelyError
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong with a table, or worth a look."""
+    """Something in a table that is wrong, or may be."""
 
     kind: str
     """A few words, such as "missing images"."""
     sentence: str
-    """With the place and the fix; options in it are marked, as in the message of an error."""
+    """The problem with its place and fix; options in it are marked, as in the message of an error."""
     stops_training: bool
 
 
 class Report(Protocol):
-    """What a reader does with a problem after which it could go on, leaving out whatever is concerned.
+    """What a reader does with a problem after which it can continue without the images or labels concerned.
 
-    ``skipped`` says that the options ask for just that, so that nobody needs to be stopped.
+    ``skipped`` means that the options ask to leave them out, so the problem does not stop anything.
     """
 
     def __call__(self, kind: str, error: PositivelyError, skipped: bool = False) -> None:
@@ -28,20 +28,20 @@ class Report(Protocol):
 
 
 def stop(kind: str, error: PositivelyError, skipped: bool = False) -> None:
-    """Raise the problem, as for whoever wants to work with the table."""
+    """Raise the problem, for callers that need the table."""
     if not skipped:
         raise error
 
 
 @dataclass
 class Collected:
-    """Remember every problem, and let the reader go on."""
+    """Collect every problem, and let the reader continue."""
 
     problems: list[Problem] = field(default_factory=list)
     errors: list[PositivelyError] = field(default_factory=list)
-    """The same as the reader made them."""
+    """The same problems as exceptions."""
 
     def __call__(self, kind: str, error: PositivelyError, skipped: bool = False) -> None:
-        """Remember this one."""
+        """Collect a problem."""
         self.problems.append(Problem(kind, error.message, stops_training=not skipped))
         self.errors.append(error)

@@ -1,4 +1,4 @@
-"""Bytes → text → rows of cells, each with the line it stands on: for tables, and for lists of aliases and classes."""
+"""Decode text files and split them into rows of cells with line numbers."""
 
 import codecs
 import csv
@@ -33,7 +33,7 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class RawTable:
-    """A file as named columns of text cells; ``rows()`` walks through it from the top each time it is called."""
+    """A file as named columns of text cells. Each call of ``rows()`` iterates over it from the start."""
 
     source: str
     columns: tuple[str, ...]
@@ -42,20 +42,24 @@ class RawTable:
     header_line: int = 1
     encoding: str = "UTF-8"
     kind: str = "CSV"
-    """Name of the format, as it is told."""
+    """Name of the format, for notes."""
     unit: str = "line"
     """What the numbers of the rows count in the file."""
     whole_rows: Callable[[], Iterator[Row]] | None = None
-    """The same rows with the text of cells that can hold no labels, such as records, which ``rows()`` gives as blanks;
-    None where there are none. Used to write such columns in another format."""
+    """The same rows, with text for cells that cannot hold labels, such as records, which ``rows()`` gives as blanks;
+    None if there are none. Used to write such columns in another format."""
 
     def place(self, line: int) -> str:
-        """Name a row as a person finds it: ``tags.csv line 14``."""
+        """Name a row, such as ``tags.csv line 14``."""
         return f"{self.source} {self.unit} {line}"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Contents of a file, or a sentence."""
+    """The contents of a file.
+
+    Raises:
+        TableError: There is no such file, or it is empty or cannot be read.
+    """
     try:
         contents = path.read_bytes()
     except FileNotFoundError:
@@ -64,19 +68,19 @@ def read_bytes(path: Path) -> bytes:
         what = "a folder, not a file" if path.is_dir() else f"cannot be read ({error.strerror})"
         raise TableError(f"{path}: {what}. Pass the file that holds the tags.") from None
     if not contents.strip():
-        raise TableError(f"{path}: the file is empty. It needs a header and one line an image.")
+        raise TableError(f"{path}: the file is empty. It needs a header and a line for each image.")
     return contents
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Text of a file and the encoding it is in: UTF-8, UTF-16 with its mark, or else Windows-1252."""
+    """The text of a file and its encoding: UTF-8, UTF-16 with a byte order mark, or else Windows-1252."""
     contents = read_bytes(path)
     for signature, sentence in _SIGNATURES.items():
         if contents.startswith(signature):
             raise TableError(f"{path}: the file {sentence}.")
     text, encoding = _decode(path, contents)
     if "\0" in text:
-        raise TableError(f"{path}: the file holds NUL bytes, so it is not text. Save it as CSV in UTF-8.")
+        raise TableError(f"{path}: the file has NUL bytes, so it is not text. Save it as CSV in UTF-8.")
     return text, encoding
 
 
@@ -91,8 +95,8 @@ def _decode(path: Path, contents: bytes) -> tuple[str, str]:
 
 
 def parse_rows(text: str, delimiter: str, source: str) -> Iterator[Row]:
-    """Rows that hold anything, each with the line on which it begins (a quoted cell may span several)."""
-    # Strict, because a quotation mark that is never closed would otherwise swallow the rest of the file in silence.
+    """Rows that are not blank, with the line on which each begins (a quoted cell may span several lines)."""
+    # Strict, because otherwise an unclosed quotation mark silently takes the rest of the file into one cell.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     numbered = _numbered(reader, source)
     while True:
@@ -114,15 +118,15 @@ def _numbered(reader: "_csv.Reader", source: str) -> Iterator[Row]:
     except csv.Error as error:
         raise TableError(
             f"{source} line {line}: the quotation marks do not match ({error}). "
-            "Close the mark, or write it twice where it belongs to the text."
+            "Close it, or write it twice if it belongs to the text."
         ) from None
 
 
 @contextmanager
 def _cells_of_any_length() -> Iterator[None]:
-    """Lift the limit of the csv module (131,072 characters a cell), which is one for the whole process, and restore it.
+    """Raise the limit of the csv module (131,072 characters a cell) for a moment: a cell may have thousands of tags.
 
-    A cell may hold thousands of tags. Nothing of the program's own code runs meanwhile, and no second reader of ours.
+    The limit is one for the whole process, so a lock keeps other readers of ours out meanwhile.
     """
     with _LIMIT_LOCK:
         limit = csv.field_size_limit(2**31 - 1)
@@ -133,7 +137,7 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 def find_delimiter(text: str) -> str:
-    r"""Find which of , ; tab | stands between the cells, by the first lines.
+    r"""Find which of , ; tab | separates the cells, from the first lines.
 
     >>> find_delimiter("image;tags\na.jpg;cat, dog\n")
     ';'
@@ -145,7 +149,7 @@ def find_delimiter(text: str) -> str:
 
 
 def has_excel_hint(text: str) -> bool:
-    """Whether the first line tells Excel what stands between the cells: ``sep=;``."""
+    """Whether the first line tells Excel the delimiter: ``sep=;``."""
     return text[:4].lower() == "sep=" and text[5:6] in ("\r", "\n")
 
 
@@ -161,5 +165,5 @@ def _score(start: str, delimiter: str) -> tuple[bool, float, float, int]:
 
 
 def _is_excel_hint(line: int, cells: list[str], delimiter: str) -> bool:
-    # Excel writes `sep=;` as the first line when asked to; split at its own delimiter it is two cells.
+    # Split at its own delimiter, the line `sep=;` for Excel is two cells.
     return line == 1 and delimiter.join(cells).lower() == f"sep={delimiter}"

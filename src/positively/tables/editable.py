@@ -1,4 +1,4 @@
-"""A table to be written again: named columns and rows of cells, some of which are to say something new."""
+"""A table that is edited and written back: named columns and rows of cells."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 class Tags(list[str]):
-    """The tags that a cell is to hold."""
+    """New tags of a cell."""
 
 
 Cell = str | Tags | LabelState | None
-"""Text as it stands in the file; or what the cell is to say; or nothing."""
+"""The text of the file, the new contents, or nothing."""
 
 
 @dataclass
 class Row:
-    """Cells, and the row of the file that their text comes from."""
+    """Cells, and the row of the file they come from."""
 
     cells: list[Cell]
     origin: int
 
 
 class EditableTable:
-    """Columns, rows, and which column is what; a cell that is not changed is written as it was."""
+    """Columns, rows, and the role of each column. Cells that do not change are written as they were."""
 
     def __init__(self, columns: list[str], rows: list[Row], layout: Layout, options: ReadOptions) -> None:
         self.columns, self.rows, self.layout, self.options = columns, rows, layout, options
         self.source: Path | None = None
         self.format: RowFormat | None = None
-        """What the source is in; None where the table is written from labels alone."""
+        """Format of the source; None if the table is written from labels alone."""
         self.is_long = False
         self.syntax: TagSyntax = find_syntax([], options.separator or ";")
         self.codes: set[Code] = set()
@@ -51,24 +51,24 @@ class EditableTable:
         self.own: int | None = None
         self.key: Callable[[str], str] = normalized
         self.width = len(columns)
-        """How many columns the source has; those that are added come after them."""
+        """Number of columns of the source; added columns come after them."""
         self.had_header = True
 
     @classmethod
     def of(cls, table: LabelTable, options: ReadOptions) -> EditableTable:
-        """What only lists tags: image, tags, absent."""
+        """A new table with the columns image, tags and absent."""
         listed, rows = table.offsets.sorted_indices(), []
         for number, image in enumerate(table.images):
             part = slice(listed.indptr[number], listed.indptr[number + 1])
             pairs = list(zip(listed.indices[part].tolist(), (listed.data[part] + table.blank).tolist(), strict=True))
-            # What equals the blank state is not listed: beside complete tags, nothing is called absent.
+            # The blank state is not listed: in a table with complete tags, no tag is listed as absent.
             there, absent = (Tags(table.classes[c] for c, s in pairs if s == state) for state in (POSITIVE, NEGATIVE))
             rows.append(Row([image, there, absent], number))
         return cls(["image", "tags", "absent"], rows, Layout(0, 1, 2), options)
 
     @classmethod
     def read(cls, path: Path, form: RowFormat, options: ReadOptions) -> EditableTable:
-        """A file as it stands."""
+        """Read a file."""
         raw = form.open(path)
         layout = find_layout(raw, options)
         rows = [Row(list(cells), number) for number, (_, cells) in enumerate(raw.rows())]
@@ -81,7 +81,7 @@ class EditableTable:
         made.source, made.format, made.is_long, made.had_header = path, form, records.is_long, raw.has_header
         made.codes = records.codes
         made.syntax = records.syntax or made.syntax
-        if not raw.has_header:  # a column more needs a header, and then all have names
+        if not raw.has_header:  # an added column needs a header, and then all columns need names
             roles = {layout.image: "image", layout.tags: "tags", layout.split: "split", layout.state: "state"}
             asked = (options.image_column, options.tags_column, options.absent_column, options.split_column)
             made.columns = [name if name in asked else roles.get(c, name) for c, name in enumerate(raw.columns)]
@@ -92,12 +92,12 @@ class EditableTable:
 
     @property
     def has_header(self) -> bool:
-        """Whether the columns have names to be written: a column more needs one, and then all have."""
+        """Whether a header is written: always if there is an added column."""
         return self.had_header or len(self.columns) > self.width
 
     @property
     def separator(self) -> str | None:
-        """What no tag may hold, since it stands between two tags of a cell, or would; None if nothing does."""
+        """The character that no tag may contain, because it separates tags; None if there is none."""
         if self.format is None:
             return self.options.separator
         if self.layout.classes:
@@ -106,16 +106,16 @@ class EditableTable:
 
     @property
     def tag_columns(self) -> list[int]:
-        """Places of the columns that hold tags or absences."""
+        """Positions of the columns with tags or absences."""
         return self.layout.tag_columns
 
     def tags(self, row: Row, column: int) -> Tags:
-        """The tags in a cell, as they are spelled there."""
+        """The tags of a cell, in their spelling."""
         cell = row.cells[column]
         return cell if isinstance(cell, Tags) else _split(self.syntax, cell if isinstance(cell, str) else "")
 
     def add_column(self, name: str, value: Cell = None, others: tuple[str, ...] = ()) -> int:
-        """A new last column under a name that no other has: this, one of the others, or this with a number."""
+        """Add a last column, under the first of these names that is free, or the first with a number."""
         taken, number = {normalized(column) for column in self.columns}, 2
         free = next((word for word in (name, *others) if normalized(word) not in taken), name)
         while normalized(free) in taken:
@@ -126,7 +126,7 @@ class EditableTable:
         return len(self.columns) - 1
 
     def settle_syntax(self) -> None:
-        """Make sure that tags are found again: where a mark inside a name would tear it, all are written as lists."""
+        """Make sure that tags can be read back: if a mark inside a tag would split it, write all cells as lists."""
         cells = [(row, place) for row in self.rows for place in self.layout.tag_columns]
         changed = [tag for row, place in cells if isinstance(row.cells[place], Tags) for tag in self.tags(row, place)]
         torn = next((tag for tag in changed if self.separator is not None and self.separator in tag), None)
@@ -144,7 +144,7 @@ class EditableTable:
             self.syntax = find_syntax(["[]"], None)
 
     def text(self, cell: Cell, place: int) -> str:
-        """What a cell says, as it is written into a column of text."""
+        """The text of a cell."""
         if isinstance(cell, LabelState):
             return self.marks[cell]
         if not isinstance(cell, Tags):
@@ -160,8 +160,8 @@ class EditableTable:
 
 
 def torn_tag(tag: str, separator: str) -> str:
-    """Say why a tag cannot stand in a cell."""
-    return f"The tag '{tag}' holds '{separator}', which separates tags in this table. Rename it."
+    """The error message for a tag that contains the separator."""
+    return f"The tag '{tag}' contains '{separator}', which separates tags in this table. Rename it."
 
 
 def _split(syntax: TagSyntax, text: str) -> Tags:

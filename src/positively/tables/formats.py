@@ -1,4 +1,4 @@
-"""What a format of label tables has to do, and which format a path is in. Ours are listed in the registry."""
+"""The base class of table formats, and how the format of a path is found."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ register_table = TABLES.register
 
 
 class TableFormat(ABC):
-    """A file or folder format that holds images and their labels.
+    """A file or folder format with images and their labels.
 
-    Formats whose files are rows of cells derive from :class:`positively.tables.rows.RowFormat` instead, which needs
-    less.
+    Formats whose files consist of rows of cells derive from :class:`positively.tables.rows.RowFormat` instead, which
+    needs less code.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """Endings of its files, in lower case and with the dot. ``predict`` takes such a file for a table, not an image."""
+    """Suffixes of its files, in lower case and with the dot. ``predict`` reads such files as tables, not as images."""
 
     def matches(self, path: Path) -> bool:
-        """Whether a path is in this format. Must be cheap; by default the ending decides."""
+        """Whether a path has this format. Must be fast; by default the suffix decides."""
         return path.suffix.lower() in self.suffixes and not path.is_dir()
 
     @abstractmethod
@@ -42,57 +42,57 @@ class TableFormat(ABC):
         classes: Sequence[str] | None = None,
         report: Report = stop,
     ) -> tuple[LabelTable, list[str]]:
-        """Read the label table, and say in a few lines how it was understood.
+        """Read the label table, with notes on how it was understood.
 
         Args:
             path: The file or folder.
             options: How to read it.
-            classes: Exactly these classes in this order, as those of a trained model; wins over ``options.classes``.
-            report: Called with each problem after which reading can go on; unless told, it raises.
+            classes: Exactly these classes in this order, such as those of a model. Overrides ``options.classes``.
+            report: Called with each problem after which reading can continue; by default it raises.
 
         Raises:
             TableError: The file cannot be understood, or contradicts itself.
-            ImageError: Images are missing or broken, and the options do not say to leave them out.
+            ImageError: Images are missing or broken, and the options do not ask to leave them out.
         """
 
     def images(self, path: Path, options: ReadOptions = DEFAULTS) -> tuple[Path, list[str]]:
-        """Folder and names of the images, for ``predict``; formats that can, also name images that are not there."""
+        """Folder and names of the images, for ``predict``; if the format can, also of images that do not exist."""
         table, _ = self.read(path, replace(options, verify=False))
         return table.root, list(table.images)
 
 
 @runtime_checkable
 class Writer(Protocol):
-    """A format that can also be written: one with a method ``write``."""
+    """A format that can also be written: it has a method ``write``."""
 
     suffixes: ClassVar[tuple[str, ...]]
 
     def read(self, path: Path, options: ReadOptions, classes: Sequence[str] | None) -> tuple[LabelTable, list[str]]:
-        """As in :class:`TableFormat`: what was written is read back."""
+        """As in :class:`TableFormat`; used to read back what was written."""
 
     def write(self, table: EditableTable, out: Path) -> None:
-        """Write all columns and rows, with the details of ``table.source`` where that is in the same format.
+        """Write all columns and rows, with the details of ``table.source`` if that has the same format.
 
         Args:
             table: What to write.
-            out: A temporary file, which is read back and then moved into place; its ending says nothing.
+            out: A temporary file, which is read back and then moved into place; its suffix means nothing.
         """
 
 
 def find_format(path: Path) -> TableFormat | None:
-    """Find the format a path is in; None for a folder without labels. A file that no format claims is read as CSV."""
-    # Formats of the user's own come last in the registry and are asked first: they may claim a .json of their own.
+    """The format of a path; None for a folder without labels. A file of no known format is read as CSV."""
+    # Formats of plugins come last in the registry and are asked first: they may have a .json of their own.
     formats = (TABLES[name]() for name in reversed(list(TABLES)))
     found = next((one for one in formats if one.matches(path)), None)
     return found or (None if path.is_dir() else TABLES["csv"]())
 
 
 def table_suffixes() -> tuple[str, ...]:
-    """Endings of the files that are read as tables."""
+    """Suffixes of the files that are read as tables."""
     return tuple(suffix for made in TABLES.values() for suffix in made.suffixes)
 
 
 def writers() -> dict[str, Writer]:
-    """Ending of a file → the format that writes it."""
+    """Suffix of a file → the format that writes it."""
     formats = [made() for made in TABLES.values()]
     return {suffix: one for one in formats if isinstance(one, Writer) for suffix in one.suffixes}

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a table, or worth a look, at once: what ``positively check`` tells."""
+"""Find all problems of a table at once, for ``positively check``."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from positively.tables.reading import read_labels
 
 @dataclass(frozen=True)
 class Inspection:
-    """A table as far as it can be read, how it was understood, and its problems."""
+    """A table as far as it can be read, notes on how it was understood, and its problems."""
 
     table: LabelTable | None
-    """None where so much is wrong that there is no table."""
+    """None if the table cannot be read."""
     notes: list[str]
     problems: list[Problem]
     aliases: dict[str, str]
-    """Tag → tag that it is probably meant to be."""
+    """Tag → the tag that is probably meant."""
 
 
 def inspect_labels(
@@ -36,13 +36,13 @@ def inspect_labels(
     classes: Sequence[str] | None = None,
     to_learn_from: bool = True,
 ) -> Inspection:
-    """Read a table to the end, whatever is wrong with it, and look for what a reader does not stop at.
+    """Read a table, collect all its problems, and look for further ones that a reader does not report.
 
     Args:
         path: As for :func:`positively.tables.reading.read_labels`.
         options: How to read it.
-        classes: Exactly these classes in this order; wins over ``options.classes``.
-        to_learn_from: Whether the tags have to be fit to learn from; a table for testing need not be.
+        classes: Exactly these classes in this order. Overrides ``options.classes``.
+        to_learn_from: Whether to look for tags that cannot be learned; not needed for a test table.
 
     Raises:
         PositivelyError: The file cannot be read at all.
@@ -61,7 +61,7 @@ def inspect_labels(
     problems = [*collected.problems, *(_copies(table) if has_content else [])]
     if to_learn_from:
         has_given_classes = classes is not None or options.classes is not None
-        # Whoever gives the classes means each of them.
+        # Classes that the user lists are all meant.
         alike = {} if has_given_classes else find_lookalikes(table)
         aliases |= alike
         reason = why_unlearnable(table)
@@ -71,7 +71,7 @@ def inspect_labels(
 
 
 def find_overlap(parts: Mapping[str, LabelTable]) -> list[Problem]:
-    """Images of one part whose content also stands in another."""
+    """Images of one part whose content is also in another."""
     collected = Collected()
     refuse_overlap(parts, collected)
     return collected.problems
@@ -83,37 +83,37 @@ def _lookalikes(table: LabelTable, alike: Mapping[str, str]) -> list[Problem]:
     counts = dict(zip(table.classes, table.counts(POSITIVE), strict=True))
     listed = [f"'{rare}' ({counts[rare]:,}) and '{other}' ({counts[other]:,})" for rare, other in alike.items()]
     sentence = (
-        f"{table.source}: tags that look alike: {and_more(listed)}. If they are one, unite them: "
+        f"{table.source}: tags that look alike: {and_more(listed)}. If they are the same, merge them: "
         f"{option('write_aliases', 'FILE')} writes the list for {option('aliases', 'FILE')}."
     )
     return [Problem("look-alike tags", sentence, stops_training=False)]
 
 
 def _too_little(table: LabelTable, has_given_classes: bool) -> list[Problem]:
-    """Classes and photos that say too little to learn from."""
+    """Classes with too few photos, and photos without tags."""
     found = []
     counts = table.counts(POSITIVE)
-    leave_out = "take such classes off the list" if has_given_classes else f"leave them out: {option('min_count', 2)}"
-    for number, words in ((0, "no photo at all"), (1, "a single photo")):
+    leave_out = "remove them from the list" if has_given_classes else f"leave them out: {option('min_count', 2)}"
+    for number, words in ((0, "no photo"), (1, "a single photo")):
         rare = [f"'{table.classes[i]}'" for i in np.flatnonzero(counts == number)]
         if rare:
             found.append(
                 f"{table.source}: {len(rare):,} of {len(counts):,} classes have {words}: {and_more(rare)}. "
                 f"Tag more photos, or {leave_out}."
             )
-    # In a complete table, no tag says that nothing is there.
+    # In a complete table, a photo without tags is a negative of every class.
     empty: list[int] = np.flatnonzero(np.diff(table.offsets.indptr) == 0).tolist()
     if empty and table.blank == UNKNOWN:
         listed = and_more([f"'{table.images[row]}'" for row in empty], 3)
         found.append(
-            f"{table.source}: {len(empty):,} of {len(table):,} photos carry no tag: {listed}. "
-            "Tag them, or leave them for the end: a trained model tags them."
+            f"{table.source}: {len(empty):,} of {len(table):,} photos have no tag: {listed}. "
+            "Tag them, or let a trained model tag them."
         )
     return [Problem("too little", sentence, stops_training=False) for sentence in found]
 
 
 def _copies(table: LabelTable) -> list[Problem]:
-    """Photos with the same content under several names."""
+    """Photos with the same content and different names."""
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row, code in enumerate(image_hashes(table)):
         rows_of[code].append(row)
@@ -129,11 +129,11 @@ def _copies(table: LabelTable) -> list[Problem]:
         else:
             equal.append(names)
     sentences = {
-        "photos that are copies, one of which is said to show what the other does not": contradicting,
-        "photos that are copies and carry different tags": differing,
-        "photos that are copies of one another": equal,
+        "copies of a photo with contradicting tags": contradicting,
+        "copies of a photo with different tags": differing,
+        "copies of a photo": equal,
     }
-    fix = "Keep one of each, with all of its tags."
+    fix = "Keep one copy of each, with all of its tags."
     return [
         Problem("copies", f"{table.source}: {words}: {and_more(listed)}. {fix}", stops_training=False)
         for words, listed in sentences.items()

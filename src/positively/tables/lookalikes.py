@@ -25,7 +25,7 @@ _ONCE_TO, _TIMES_AS_MANY, _TIMES_IF_LONG, _LONG = 3, 20, 5, 9
 
 
 def find_lookalikes(table: LabelTable) -> dict[str, str]:
-    """The rarer of two tags that look alike → the more frequent one."""
+    """The rarer of two similar tags → the more frequent one."""
     counts = dict(zip(table.classes, table.counts(POSITIVE).tolist(), strict=True))
     column = {name: i for i, name in enumerate(table.classes)}
     positives = table.positives().tocsc()
@@ -87,8 +87,8 @@ def _pair(one: str, other: str) -> tuple[str, str]:
 def _slips(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Pairs of names that differ in one slip.
 
-    Two such names are equal once the right letter of each is left out, so that comparing names that share a shortened
-    form is enough: thousands of classes take no time.
+    Two such names become equal if the right letter of each is left out, so only names that share a shortened form are
+    compared. This is fast for thousands of classes.
     """
     shortened = defaultdict(set)
     keys = {name: key for name in names if len(key := squashed(name)) >= _SHORTEST_SLIP}

@@ -1,4 +1,4 @@
-"""Spellings of tags → classes: what differs only in case or blanks is one name, and aliases are merged."""
+"""Map the spellings of tags to classes: names that differ only in case or blanks are joined, aliases are applied."""
 
 import csv
 import difflib
@@ -21,7 +21,7 @@ LEFT_OUT = -1
 
 
 class UnknownTagsError(TableError):
-    """Tags that are not among the classes, with all of their names."""
+    """Tags that are not among the classes, with their names."""
 
     def __init__(self, message: str, names: Sequence[str]) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class UnknownTagsError(TableError):
 
 @dataclass(frozen=True)
 class Spellings:
-    """The tags as they are written: each one's name (cleaned), how often it occurs, and on which line first."""
+    """The tags as written: cleaned name, number of occurrences, and first line of each."""
 
     names: Sequence[str]
     counts: Sequence[int]
@@ -39,7 +39,7 @@ class Spellings:
 
 @dataclass(frozen=True)
 class Naming:
-    """The classes, the class of each spelling (or ``LEFT_OUT``), and what there is to tell about it."""
+    """The classes, the class of each spelling (or ``LEFT_OUT``), and notes."""
 
     classes: tuple[str, ...]
     class_of: npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Naming:
 
 
 def clean(name: str) -> str:
-    r"""Strip, make inner blanks single, and compose accents.
+    r"""Strip, reduce inner blanks to one space, and compose accents.
 
     >>> clean("  hot \t dog ")
     'hot dog'
@@ -56,23 +56,23 @@ def clean(name: str) -> str:
 
 
 def normalized(name: str) -> str:
-    """Key under which names that differ only in case or blanks meet."""
+    """A key that is the same for names that differ only in case or blanks."""
     return unicodedata.normalize("NFC", clean(name).casefold())
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
-    """Read one class a line, in this order."""
+    """Read a list of classes, one on each line."""
     lines: dict[str, int] = {}
     for line, name in enumerate(map(clean, read_text(path)[0].split("\n")), 1):
         if name in lines:
-            raise TableError(f"{path.name} line {line}: the class '{name}' already stands on line {lines[name]}.")
+            raise TableError(f"{path.name} line {line}: the class '{name}' is already on line {lines[name]}.")
         if name:
             lines[name] = line
     return tuple(lines)
 
 
 def read_aliases(path: Path) -> dict[str, str]:
-    """Read lines ``alias,name``; returns key of the alias → name, with chains followed to their end."""
+    """Read lines ``alias,name``; returns key of the alias → name, with chains of aliases resolved."""
     text, _ = read_text(path)
     names: dict[str, str] = {}
     lines: dict[str, int] = {}
@@ -81,19 +81,19 @@ def read_aliases(path: Path) -> dict[str, str]:
         if [word.casefold() for word in alias_and_name] == ["alias", "name"] and not names:
             continue
         if len(alias_and_name) != 2 or not all(alias_and_name):
-            raise TableError(f"{path.name} line {line}: a line needs two cells, alias and name, as in: puppy,dog")
+            raise TableError(f"{path.name} line {line}: each line needs two cells, alias and name, such as puppy,dog")
         key, name = normalized(alias_and_name[0]), alias_and_name[1]
         if normalized(names.setdefault(key, name)) != normalized(name):
             raise TableError(
                 f"{path.name} line {line}: '{alias_and_name[0]}' becomes '{name}' here and '{names[key]}' on "
-                f"line {lines[key]}. Keep one of the two lines."
+                f"line {lines[key]}. Remove one of the two lines."
             )
         lines.setdefault(key, line)
     return {key: _follow(key, names, f"{path.name} line {lines[key]}") for key in names}
 
 
 def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
-    """Write alias → name as :func:`read_aliases` reads it; for an alias that is given twice, the last counts."""
+    """Write alias → name as :func:`read_aliases` reads it; of several names for an alias, the last is used."""
     names = {normalized(alias): (alias, name) for given in aliases for alias, name in given.items()}
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("alias", "name"), *names.values()])
@@ -102,10 +102,10 @@ def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
 
 def _follow(key: str, names: Mapping[str, str], place: str) -> str:
     passed, name = [key], names[key]
-    # A line 'Dog,dog' names itself: it chooses a spelling, and ends the chain.
+    # A line 'Dog,dog' chooses a spelling, and ends the chain.
     while normalized(name) in names and normalized(name) != passed[-1]:
         if normalized(name) in passed:
-            raise TableError(f"{place}: the aliases go round in a circle: {' → '.join([*passed, name])}. Remove one.")
+            raise TableError(f"{place}: the aliases form a circle: {' → '.join([*passed, name])}. Remove one.")
         passed.append(normalized(name))
         name = names[normalized(name)]
     return name
@@ -119,15 +119,15 @@ def name_classes(
     place: Callable[[int], str],
     report: Report = stop,
 ) -> Naming:
-    """Give each spelling its class.
+    """Assign a class to each spelling.
 
     Args:
         spellings: The tags as written.
         aliases: Key of an alias → name.
         fixed: Exactly these classes in this order; None to take those found, in alphabetical order.
-        ignore_unknown: Leave out tags that are not among the fixed classes, in place of stopping.
+        ignore_unknown: Leave out tags that are not among the fixed classes; otherwise they are an error.
         place: Words for a line of the file.
-        report: What to do about tags that are not among the fixed classes.
+        report: Called with an error for tags that are not among the fixed classes.
     """
     named = [aliases.get(normalized(name), name) for name in spellings.names]
     if fixed is None:
@@ -146,7 +146,7 @@ def name_classes(
 
 
 def _common_spelling(spellings: Spellings, aliases: Mapping[str, str]) -> dict[str, str]:
-    """The spelling of each key: that of the alias file, or else the most frequent one (the first of several)."""
+    """The spelling of each key: that of the alias file, else the most frequent one (the first of several)."""
     chosen: dict[str, str] = {}
     most: dict[str, int] = defaultdict(int)
     for name, count in zip(spellings.names, spellings.counts, strict=True):
@@ -217,6 +217,6 @@ def _tell_merged(
     for found, names in united.items():
         others = [f"'{name}'" for name in names if name != clean(classes[found])]
         if others:
-            merged.append(f"{and_more(others)} → '{classes[found]}' ({len(names)} spellings united)")
-    notes = [f"Names united: {and_more(merged, 3)}."] if merged else []
+            merged.append(f"{and_more(others)} → '{classes[found]}' ({len(names)} spellings)")
+    notes = [f"Spellings joined: {and_more(merged, 3)}."] if merged else []
     return notes + ([f"Aliases applied: {and_more(applied)}."] if aliases and applied else [])

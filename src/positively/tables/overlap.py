@@ -1,4 +1,4 @@
-"""No image may be trained on and tested on: parts are compared by the content of their files, or by name without."""
+"""Refuse images that are both trained and tested on, by the content of their files or else by name."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from positively.tables.diagnostics import Report, stop
 
 
 def image_hashes(table: LabelTable) -> list[str]:
-    """Content hash of every image: those the table carries, or else read from the files."""
+    """The content hash of every image, from the table or else from the files."""
     if table.hashes is not None:
         return list(table.hashes)
     with ThreadPoolExecutor(4) as pool:
@@ -20,17 +20,17 @@ def image_hashes(table: LabelTable) -> list[str]:
 
 
 def can_hash(table: LabelTable) -> bool:
-    """Whether the content of every image is known, or can be read: embeddings in place of photos need no files."""
+    """Whether the content hash of every image is known or can be computed: with embeddings there may be no files."""
     return table.hashes is not None or all(path.is_file() for path in table.paths)
 
 
 def with_hashes(table: LabelTable) -> LabelTable:
-    """Same table with the content hash of every image; no work where it carries them already."""
+    """The same table with the content hash of every image."""
     return table if table.hashes is not None else replace(table, hashes=image_hashes(table))
 
 
 def refuse_overlap(parts: Mapping[str, LabelTable], report: Report = stop) -> None:
-    """Raise (or ``report``) if an image stands in two of the parts; the sentence names the files."""
+    """Raise (or ``report``) if an image is in two of the parts; the message names the files."""
     seen: dict[str, tuple[str, str]] = {}
     by_content = all(can_hash(table) for table in parts.values())
     for part, table in parts.items():
@@ -43,7 +43,7 @@ def refuse_overlap(parts: Mapping[str, LabelTable], report: Report = stop) -> No
 
 
 def refuse_learned(table: LabelTable, learned: Sequence[tuple[str, str]]) -> None:
-    """Raise if a table holds images that a run learned from, given by name and content hash (empty if not known)."""
+    """Raise if a table has images that a run learned from, given by name and content hash (empty if unknown)."""
     by_content = can_hash(table) and all(code for _, code in learned)
     seen = {code if by_content else image: ("the training table", image) for image, code in learned}
     keys = image_hashes(table) if by_content else table.images
@@ -58,5 +58,5 @@ def refuse_known(
     if both:
         raise TableError(
             f"{len(both)} images of {part} have the same {'content' if by_content else 'name'} as images elsewhere: "
-            f"{and_more(both, shown=3)}. Take them out of one of the two."
+            f"{and_more(both, shown=3)}. Remove them from one of the two."
         )

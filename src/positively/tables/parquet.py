@@ -1,6 +1,6 @@
-"""Parquet, read as the same rows of text cells that a CSV gives, and written in the types it came in.
+"""Parquet files, read as rows of text cells like CSV, and written with the types of the source.
 
-The one module that imports pyarrow, which is an extra, and only when a Parquet file is at hand.
+This is the only module that imports pyarrow, which is an extra, and only to read or write a Parquet file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def import_pyarrow(doing: str) -> Any:
     """Module ``pyarrow`` with its parts for Parquet.
 
     Args:
-        doing: What it is needed for, such as "Writing".
+        doing: The purpose, such as "Writing".
 
     Raises:
         ConfigError: It is not installed.
@@ -40,12 +40,12 @@ def import_pyarrow(doing: str) -> Any:
 
 
 class Parquet(RowFormat):
-    """Columns of any type: lists become the list syntax of a cell, numbers and truth values their text."""
+    """Columns of any type: lists become JSON lists in a cell, numbers and booleans become text."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
 
     def matches(self, path: Path) -> bool:
-        """Whether a file begins as Parquet does, whatever its ending."""
+        """Whether a file begins like Parquet, with any suffix."""
         try:
             with path.open("rb") as file:
                 return file.read(len(_MAGIC)) == _MAGIC
@@ -53,7 +53,7 @@ class Parquet(RowFormat):
             return False
 
     def open(self, path: Path) -> RawTable:
-        """Open a file, which is then read in batches of rows."""
+        """Open a file, to be read in batches of rows."""
         arrow = import_pyarrow("Reading")
         try:
             file = arrow.parquet.ParquetFile(path)
@@ -64,7 +64,7 @@ class Parquet(RowFormat):
         row_count = file.metadata.num_rows
         file.close()
         if not row_count:
-            raise TableError(f"{path}: there is no row in it. Each image needs a row.")
+            raise TableError(f"{path}: the file has no rows. Each image needs a row.")
 
         def rows(as_cell: Callable[[object], str] = _as_cell) -> Iterator[Row]:
             row = 0
@@ -80,7 +80,7 @@ class Parquet(RowFormat):
         return RawTable(path.name, columns, rows, kind="Parquet", unit="row", whole_rows=whole_rows)
 
     def write(self, table: EditableTable, out: Path) -> None:
-        """Write each column in the type it has in the source, where that can hold what is new."""
+        """Write each column with its type in the source, if that can represent the new values."""
         arrow = import_pyarrow("Writing")
         is_parquet = table.source is not None and isinstance(table.format, Parquet)
         source = arrow.parquet.read_table(table.source) if is_parquet else None
@@ -94,7 +94,7 @@ class Parquet(RowFormat):
 
 
 def write_columns(out: Path, parts: Iterable[Mapping[str, Any]]) -> None:
-    """Write a table given as columns, some rows at a time; lists are text, and NaN is a blank.
+    """Write a table that is given as columns, some rows at a time; lists are text, and NaN is blank.
 
     Args:
         out: The file.
@@ -104,7 +104,7 @@ def write_columns(out: Path, parts: Iterable[Mapping[str, Any]]) -> None:
     writer = None
     try:
         for part in parts:
-            kinds = {list: arrow.string()}  # an empty list has no type by itself
+            kinds = {list: arrow.string()}  # an empty list has no type of its own
             arrays = {name: arrow.array(v, kinds.get(type(v)), from_pandas=True) for name, v in part.items()}
             made = arrow.table(arrays)
             writer = writer or arrow.parquet.ParquetWriter(out, made.schema)
@@ -115,12 +115,12 @@ def write_columns(out: Path, parts: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _holds_no_labels(value: object) -> bool:
-    """Embedded pictures and records: the reader takes them for blanks, and leaves them unread."""
+    """Embedded images and records, which are read as blanks."""
     return isinstance(value, bytes | dict)
 
 
 def _values(arrow: Any, column: Any) -> list[object]:
-    """Values of a column; times to the nanosecond, which Python has no type for, as text."""
+    """The values of a column; times in nanoseconds, for which Python has no type, as text."""
     kind = column.type
     is_time = arrow.types.is_timestamp(kind) or arrow.types.is_time(kind)
     values: list[object] = (column.cast(arrow.string()) if is_time and kind.unit == "ns" else column).to_pylist()
@@ -138,7 +138,7 @@ def _as_cell(value: object) -> str:
 
 
 def _column(arrow: Any, table: EditableTable, source: Any, place: int) -> Any:
-    """A column in the type it has, or the narrowest that holds what it is to say."""
+    """A column with its type, or the narrowest type for its new values."""
     types, list_type = arrow.types, arrow.list_(arrow.string())
     cells = [row.cells[place] for row in table.rows]
     if source is None or place >= table.width:
@@ -153,7 +153,7 @@ def _column(arrow: Any, table: EditableTable, source: Any, place: int) -> Any:
         return column.take(arrow.array(rows, arrow.int64()))
     kind, native = column.type, column.to_pylist()
     is_list = _is_list(arrow, kind)
-    values: list[Any] = []  # what is changed as text, beside what the file holds
+    values: list[Any] = []  # new values as text, others as in the file
     for row, cell in zip(table.rows, cells, strict=True):
         new = list(cell) if is_list and isinstance(cell, list) else table.text(cell, place) or None
         values.append(native[row.origin] if isinstance(cell, str) else new)
@@ -162,7 +162,7 @@ def _column(arrow: Any, table: EditableTable, source: Any, place: int) -> Any:
         return _cast(arrow, arrow.array(listed, list_type), kind)
     is_state = any(isinstance(cell, LabelState) for cell in cells)
     if is_state and (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
-        # True and False, and unsigned numbers, have no −1.
+        # Booleans and unsigned numbers have no −1.
         widened = NEGATIVE in cells and (types.is_boolean(kind) or types.is_unsigned_integer(kind))
         numbers = [None if value is None else float(value) for value in values]
         return arrow.array(numbers, arrow.float64()).cast(arrow.int8() if widened else kind)
@@ -175,7 +175,7 @@ def _is_list(arrow: Any, kind: Any) -> bool:
 
 
 def _cast(arrow: Any, array: Any, kind: Any) -> Any:
-    """In the type the column had, where that can hold all of it."""
+    """Convert to the type of the column, if possible."""
     try:
         return array.cast(kind)
     except arrow.ArrowException:

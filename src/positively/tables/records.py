@@ -1,4 +1,4 @@
-"""Rows of cells → images, spellings of tags, and the state of each pair: the same for all three shapes."""
+"""Read rows of cells as images, tags, and the state of each pair, in all three shapes of a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from positively.tables.headers import TAG, header_word, split_name
 from positively.tables.names import Spellings, clean
 from positively.tables.options import ReadOptions
 
-# Characters of a cell that are shown in a message.
+# Longest part of a cell that a message shows.
 _SHOWN = 80
 # Images that carry two tags next to each other, and none that carries one alone: fewer are a coincidence.
 _OFTEN = 3
@@ -29,7 +29,7 @@ _MEANINGS = {"unknown": UNKNOWN, "negative": NEGATIVE}
 
 @dataclass
 class Records:
-    """What the file says, line by line: ``entries`` of (record, spelling, state), in the order of the records."""
+    """The contents of a file: ``entries`` of (record, spelling, state), in the order of the records."""
 
     shape: str
     images: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Records:
     _states: array[int] = field(default_factory=lambda: array("b"))
 
     def spelling(self, tag: str, line: int) -> int | None:
-        """Number of a tag as written; None for a blank."""
+        """The number of a spelling; None for a blank."""
         name = clean(tag)
         if not name:
             return None
@@ -60,7 +60,7 @@ class Records:
         return self._known.setdefault(tag, number)
 
     def add(self, tags: Sequence[str], state: LabelState) -> None:
-        """Give the tags of one cell to the last image."""
+        """Add the tags of a cell to the last image."""
         for tag in tags:
             number = self._known.get(tag)
             if number is None:
@@ -69,14 +69,14 @@ class Records:
                 self.add_number(number, state)
 
     def add_number(self, spelling: int, state: LabelState) -> None:
-        """Give one tag to the last image."""
+        """Add a tag to the last image."""
         self._records.append(len(self.images) - 1)
         self._spellings.append(spelling)
         self._states.append(state)
 
     @property
     def entries(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int8]]:
-        """Record, spelling and state of each pair."""
+        """The record, spelling and state of each pair."""
         return (
             np.asarray(self._records, dtype=np.int32),
             np.asarray(self._spellings, dtype=np.int32),
@@ -119,22 +119,22 @@ def read_records(raw: RawTable, layout: Layout, options: ReadOptions) -> Records
 
 
 def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int, list[str]]]:
-    """Walk through the rows, and note the image and the split of each."""
+    """Iterate over the rows, and record the image and split of each."""
     if layout.split is not None:
         records.splits = []
     for line, cells in raw.rows():
         image = tidy(cells[layout.image])
         if not image:
-            missing = f"there is no image in the column '{raw.columns[layout.image]}'"
-            raise TableError(f"{raw.place(line)}: {missing}. Write its name there, or remove the line.")
+            missing = f"the column '{raw.columns[layout.image]}' is empty"
+            raise TableError(f"{raw.place(line)}: {missing}. Add the name of the image, or remove the line.")
         records.images.append(image)
         records.lines.append(line)
         if layout.split is not None and records.splits is not None:
             split = split_name(cells[layout.split])
             if split is None:
                 raise TableError(
-                    f"{raw.place(line)}: the split '{cells[layout.split]}' is none of train, val and test. "
-                    f"Correct it, or rename the column '{raw.columns[layout.split]}' if it is not about that."
+                    f"{raw.place(line)}: the split '{cells[layout.split]}' is not train, val or test. "
+                    f"Correct it, or rename the column '{raw.columns[layout.split]}' if it does not hold splits."
                 )
             records.splits.append(split)
         yield line, cells
@@ -179,14 +179,14 @@ def _read_tags(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
     gaps = Counter(text for cell in cells_of_tags if (text := cell.strip()) in EMPTY_IN_PANDAS)
     if gaps:
         listed = ", ".join(f"'{text}' {count:,}" for text, count in gaps.items())
-        records.notes.append(f"Cells that pandas writes for an empty one, read as no tag: {listed}.")
+        records.notes.append(f"Cells that pandas writes for empty ones, read as no tag: {listed}.")
     repeats = len(set(records.images)) < len(records.images)
     records.is_long = layout.state is not None or (syntax.one_a_cell and repeats)
     if records.is_long and syntax.one_a_cell:
-        records.shape = "one image-tag pair a line"
+        records.shape = "one image-tag pair per line"
     elif syntax.one_a_cell and (example := next((cell for cell in cells_of_tags if " " in cell.strip()), None)):
         records.notes.append(
-            f"Each cell was read as one tag, such as '{example.strip()}'; if blanks separate the tags, "
+            f"Each cell was read as one tag, such as '{example.strip()}'. If blanks separate the tags, "
             f"pass {option('separator')} ' '."
         )
     return records
@@ -206,14 +206,14 @@ def _state_of(raw: RawTable, line: int, cell: str, column: int) -> Code:
     code = state_code(cell)
     if code is None or code == "blank":
         raise TableError(
-            f"{raw.place(line)}: '{cell}' in the column '{raw.columns[column]}' is none of 1 (there), "
-            "-1 (absent) and 0. Correct it, or rename the column if it does not say whether the tag is there."
+            f"{raw.place(line)}: '{cell}' in the column '{raw.columns[column]}' is not 1 (present), "
+            "-1 (absent) or 0. Correct it, or rename the column if it does not hold states."
         )
     return code
 
 
 class _CellStates(dict[str, LabelState | None]):
-    """Text of a cell → state to be kept (None: nothing to keep), read once for each text."""
+    """Text of a cell → state to store (None: nothing), computed once for each text."""
 
     def __init__(self, keep: Callable[[Code], LabelState | None], codes: set[Code]):
         super().__init__()
@@ -229,10 +229,10 @@ class _CellStates(dict[str, LabelState | None]):
 
 
 def _read_class_columns(raw: RawTable, layout: Layout, options: ReadOptions) -> Records:
-    records = Records("one column a class")
+    records = Records("one column per class")
     blank = _MEANINGS[options.blank]
     said = {"positive": POSITIVE, "negative": NEGATIVE, "zero": _MEANINGS[options.zero], "blank": None}
-    # What equals the blank state need not be kept, unless another line of the same image could contradict it.
+    # The blank state is not stored, unless another line of the same image could contradict it.
     once = _CellStates(lambda code: None if said[code] == blank else said[code], records.codes)
     again = _CellStates(lambda code: said[code], records.codes)
     counts = Counter(tidy(cells[layout.image]) for _, cells in raw.rows())
@@ -246,13 +246,13 @@ def _read_class_columns(raw: RawTable, layout: Layout, options: ReadOptions) -> 
                     records.add_number(spelling, state)
         except ValueError:
             raise TableError(
-                f"{raw.place(line)}: '{cells[i]}' in the column '{raw.columns[i]}' is none of 1, 0, -1 and blank. "
+                f"{raw.place(line)}: '{cells[i]}' in the column '{raw.columns[i]}' is not 1, 0, -1 or blank. "
                 "Correct it, or remove the column if it is not a class."
             ) from None
     if len(records.codes) == 4 and options.zero == options.blank == "unknown":
         raise TableError(
-            f"{raw.source} holds 1, 0, -1 and blank cells, so 0 and blank may mean different things. Pass "
-            f"{option('zero', 'negative')} if 0 says that the tag was checked and is absent, or "
-            f"{option('blank', 'negative')} if an empty cell says so; if both are unknown, replace the 0s by blanks."
+            f"{raw.source} has 1, 0, -1 and blank cells, so 0 and blank may have different meanings. Pass "
+            f"{option('zero', 'negative')} if 0 means that the tag is absent, or {option('blank', 'negative')} if an "
+            "empty cell means it. If both mean unknown, replace the 0s by blanks."
         )
     return records

@@ -1,4 +1,4 @@
-"""Formats whose files are rows of cells (CSV, Parquet): the user's code opens them, and all else is done here."""
+"""The base class of formats whose files are rows of cells, such as CSV, Excel and Parquet."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ __all__ = ["RawTable", "RowFormat", "read_text"]
 class RowFormat(TableFormat):
     """A table of named columns, in any of the three usual shapes.
 
-    The shapes are an image and a column of tags, an image and one column a class, and one image-tag pair a line. What
-    the columns hold and how tags are separated is found out here. A format that has a method ``write`` too (see
-    :class:`positively.tables.formats.Writer`) is written in its own format by ``review`` and ``missing``, any other as
-    CSV.
+    The shapes are an image and a column of tags, an image and a column for each class, and one image and tag per line.
+    The roles of the columns and the separator of tags are detected. If a format has a method ``write`` (see
+    :class:`positively.tables.formats.Writer`), ``review`` and ``missing`` write tables in it, otherwise as CSV.
     """
 
     @abstractmethod
     def open(self, path: Path) -> RawTable:
-        """Open a file as named columns of text cells; a cell of several tags may be a JSON list.
+        """Open a file as named columns of text cells. A cell with several tags may be a JSON list.
 
         Raises:
             TableError: There is no such file, or it cannot be parsed.
@@ -45,7 +44,7 @@ class RowFormat(TableFormat):
         classes: Sequence[str] | None = None,
         report: Report = stop,
     ) -> tuple[LabelTable, list[str]]:
-        """Read the labels, whichever shape they are in."""
+        """Read the labels in any of the shapes."""
         fixed = fixed_classes(options, classes)
         root = image_folder(options) or path.parent
         raw = self.open(path)
@@ -59,7 +58,7 @@ class RowFormat(TableFormat):
         return table, told + _tell_commas(raw, records, report) + notes
 
     def images(self, path: Path, options: ReadOptions = DEFAULTS) -> tuple[Path, list[str]]:
-        """Names in the column of images, once each, in order; whether or not they are there. No other is needed."""
+        """The names in the column of images, each once, whether or not the images exist. No other column is needed."""
         root = image_folder(options) or path.parent
         raw = self.open(path)
         column = find_image_column(raw, options)
@@ -89,12 +88,12 @@ def _tell_commas(raw: RawTable, records: Records, report: Report) -> list[str]:
 
 def _tell_states(records: Records, options: ReadOptions, table: LabelTable) -> list[str]:
     told = []
-    if records.shape == "one column a class":
+    if records.shape == "one column per class":
         told += [f"An empty cell is {options.blank}."] if "blank" in records.codes else []
     else:
-        told.append(f"A tag that is not there is {options.blank}.")
+        told.append(f"A tag that is not listed is {options.blank}.")
     if "zero" in records.codes:
-        way_out = f" (if it says that the tag is absent, pass {option('zero', 'negative')})"
+        way_out = f" (if it means that the tag is absent, pass {option('zero', 'negative')})"
         hint = "" if options.zero == "negative" else way_out
         told.append(f"0 is {options.zero}{hint}.")
     if table.blank == UNKNOWN and (absences := table.total(NEGATIVE)):

@@ -1,4 +1,4 @@
-"""PASCAL VOC folders → label table, from the XML annotations or, where there are none, from the lists of each class."""
+"""PASCAL VOC folders, read from the XML annotations, or from the lists of each class if there are none."""
 
 import re
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ CLASSES = (
 """The 20 classes in the official, alphabetical order."""
 _PARTS = ("train", "val", "trainval", "test")
 
-_UNPACK = "Unpack the download again"  # what helps against most of what can be wrong
+_UNPACK = "Unpack the download again"
 _DIFFICULT = {"unknown": UNKNOWN, "negative": NEGATIVE, "positive": POSITIVE}
 
 _Sightings = list[dict[int, bool]]
-"""For each image: position of the class → whether it is there only as difficult."""
+"""For each image: position of the class → whether all its objects are difficult."""
 
 
 class VOC(TableFormat):
@@ -35,8 +35,8 @@ class VOC(TableFormat):
     """
 
     def matches(self, path: Path) -> bool:
-        """Whether this is such a folder, by its name or by what is in it; not if it is COCO's, too."""
-        # VOC's folder is called Annotations, which some disks do not tell from COCO's annotations.
+        """Whether this is such a folder, by its name or contents, and not one of COCO."""
+        # Some disks do not distinguish Annotations of VOC from annotations of COCO.
         if not path.is_dir() or any((path / "annotations").glob("instances_*.json")):
             return False
         return path.absolute().name == "VOCdevkit" or _is_home(path) or bool(_find_years(path))
@@ -59,7 +59,9 @@ class VOC(TableFormat):
         difficult = sum(only for seen in sightings for only in seen.values())
         notes.append(f"Read from {'the XML annotations' if has_xml else 'the lists of each class'}.")
         if difficult:
-            notes.append(f"Classes that an image shows only as difficult are {options.difficult}: {difficult:,}.")
+            notes.append(
+                f"Classes whose only objects in an image are difficult, read as {options.difficult}: {difficult:,}."
+            )
         found = Benchmark(
             f"VOC {_year_of(home) or home.name} {part}",
             source,
@@ -75,44 +77,44 @@ class VOC(TableFormat):
 
 
 def _year_of(folder: Path) -> int | None:
-    """Year of a folder that is named ``VOC2007`` and the like."""
+    """The year of a folder with a name such as ``VOC2007``."""
     match = re.fullmatch(r"VOC(\d{4})", folder.absolute().name)
     return int(match[1]) if match else None
 
 
 def _find_years(path: Path) -> dict[int, Path]:
-    """Folders of the years in a VOCdevkit, or in the folder that holds it."""
+    """The folders of the years in a VOCdevkit, or in the folder that contains it."""
     inside = [folder for kit in (path / "VOCdevkit", path) for folder in kit.glob("VOC[0-9]*") if folder.is_dir()]
     return {year: folder for folder in inside if (year := _year_of(folder)) is not None}
 
 
 def _is_home(path: Path) -> bool:
-    """Whether this is the folder of one year, by its name or by what is in it."""
+    """Whether this is the folder of one year, by its name or contents."""
     return (path / "ImageSets").is_dir() or (_year_of(path) is not None and not _find_years(path))
 
 
 def _find_home(path: Path, asked: int | None) -> tuple[Path, list[str]]:
     if not path.is_dir():
-        raise TableError(f"{path}: there is no such folder. Pass VOCdevkit, or VOC2007 in it.")
+        raise TableError(f"{path}: no such folder. Pass VOCdevkit, or VOC2007 in it.")
     if _is_home(path):
         if asked is not None and asked != _year_of(path):
             raise TableError(
-                f"{path}: {option('year', asked)} is not this folder. Leave it out, or pass the folder VOCdevkit."
+                f"{path}: {option('year', asked)} is not this folder. Remove the option, or pass the folder VOCdevkit."
             )
         return path, []
     years = _find_years(path)
     if not years:
-        raise TableError(f"{path}: there is no folder VOC2007, VOC2012 or the like in it. {_UNPACK}.")
+        raise TableError(f"{path}: it has no folder such as VOC2007 or VOC2012. {_UNPACK}.")
     year, notes = choose_year(years, asked, str(path))
     return years[year], notes
 
 
 def _read_order(lists: Path, part: str) -> tuple[str, list[int], list[str]]:
-    """The list of the images: its name, and its lines and images."""
+    """The list of the images: its name, line numbers and images."""
     if part not in _PARTS:
         raise TableError(f"{option('part', part)}: VOC has the parts {', '.join(_PARTS)}.")
     if not lists.is_dir():
-        raise TableError(f"{lists}: there is no such folder, and it should hold the lists of the images. {_UNPACK}.")
+        raise TableError(f"{lists}: no such folder. It should have the lists of the images. {_UNPACK}.")
     plain = lists / f"{part}.txt"
     files = [plain, *(lists / f"{name}_{part}.txt" for name in CLASSES)]
     file = next((file for file in files if file.is_file()), None)
@@ -132,7 +134,7 @@ def _states(seen: dict[int, bool], difficult: LabelState) -> dict[int, LabelStat
 
 
 def _read_rows(file: Path, width: int) -> list[tuple[int, list[str]]]:
-    """Lines that hold anything, as words; the first word of each is an image, once."""
+    """Lines that are not blank, as words; the first word of each is an image that occurs once."""
     rows = [(line, text.split()) for line, text in enumerate(read_file(file, _UNPACK).split("\n"), 1) if text.strip()]
     if not rows:
         raise TableError(f"{file}: the list is empty. {_UNPACK}.")
@@ -142,13 +144,13 @@ def _read_rows(file: Path, width: int) -> list[tuple[int, list[str]]]:
             raise TableError(f"{file} line {line}: {width} words are expected, not '{' '.join(words)}'. {_UNPACK}.")
         if lines.setdefault(words[0], line) != line:
             raise TableError(
-                f"{file} line {line}: image '{words[0]}' already stands on line {lines[words[0]]}. Keep one of the two."
+                f"{file} line {line}: image '{words[0]}' is already on line {lines[words[0]]}. Keep one of the two."
             )
     return rows
 
 
 def _read_lists(lists: Path, images: Sequence[str], part: str) -> _Sightings:
-    """Read ``<class>_<part>.txt`` of all 20 classes: each image with 1 (there), -1 (absent) or 0 (only difficult)."""
+    """Read ``<class>_<part>.txt`` of all 20 classes: each image with 1 (present), -1 (absent) or 0 (difficult)."""
     files = [lists / f"{name}_{part}.txt" for name in CLASSES]
     if missing := [file.name for file in files if not file.is_file()]:
         raise TableError(
@@ -161,7 +163,7 @@ def _read_lists(lists: Path, images: Sequence[str], part: str) -> _Sightings:
         found = _read_rows(file, 2)
         for line, (image, number) in found:
             if number not in ("1", "-1", "0"):
-                raise TableError(f"{file} line {line}: '{number}' is none of 1 (there), -1 (absent) and 0 (difficult).")
+                raise TableError(f"{file} line {line}: '{number}' is not 1 (present), -1 (absent) or 0 (difficult).")
             if image not in rows:
                 raise TableError(
                     f"{file} line {line}: image '{image}' is not in the list of the part {part}. {_UNPACK}."
@@ -186,14 +188,14 @@ def _read_xml(folder: Path, images: Sequence[str], part: str) -> _Sightings:
 
 
 def _about(part: str) -> str:
-    return " Only of 2007 did VOC publish the annotations of the test part." if part == "test" else ""
+    return " VOC published annotations of a test part only for 2007." if part == "test" else ""
 
 
 def _read_objects(file: Path) -> dict[int, bool]:
     text = read_file(file, _UNPACK)
-    # Entities can make a small file grow without end, and VOC has none.
+    # Entities can make a small file grow without limit, and VOC has none.
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise TableError(f"{file}: a document type or entities have no place in an annotation. {_UNPACK}.")
+        raise TableError(f"{file}: an annotation must not have a document type or entities. {_UNPACK}.")
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 (no entities: see above)
     except ElementTree.ParseError as error:
@@ -202,9 +204,9 @@ def _read_objects(file: Path) -> dict[int, bool]:
     for thing in root.findall("object"):
         name, difficult = (thing.findtext(key, default).strip() for key, default in (("name", ""), ("difficult", "0")))
         if name not in CLASSES:
-            raise TableError(f"{file}: an object is called '{name}', which is none of the 20 classes of VOC.")
+            raise TableError(f"{file}: the object '{name}' is not one of the 20 classes of VOC.")
         if difficult not in ("0", "1"):
-            raise TableError(f"{file}: an object is '{difficult}' difficult, which is neither 0 nor 1.")
+            raise TableError(f"{file}: 'difficult' of an object is '{difficult}', not 0 or 1.")
         position = CLASSES.index(name)
         seen[position] = seen.get(position, True) and difficult == "1"
     return seen

@@ -1,4 +1,4 @@
-"""A table of tags with what was found since, in the shape it came in."""
+"""Write a table of tags with changes, in the format and shape of its source."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from positively.tables.options import ReadOptions
 from positively.tables.rows import RowFormat
 
 Changes = Mapping[tuple[str, str], int]
-"""(image, tag) → +1 added, −1 verified to be absent, 0 taken back to unknown."""
+"""(image, tag) → +1 added, −1 verified to be absent, 0 set to unknown."""
 
 
 def check_writable(out: Path, source: str | Path | None = None) -> Writer:
-    """Refuse what would be written over, or in a format nobody knows: before anything is computed."""
+    """The format that writes a file; refuses to overwrite the source. Called before anything is computed."""
     known = writers()
     if out.suffix.lower() not in known:
         *others, last = known
-        raise TableError(f"{out}: the ending says the format, {', '.join(others)} or {last}.")
+        raise TableError(f"{out}: the suffix must be {', '.join(others)} or {last}.")
     if source is not None and out.exists() and Path(source).exists() and out.samefile(source):
-        raise TableError(f"{out}: that is the table itself, which stays as it is. Name another file.")
+        raise TableError(f"{out}: this is the table itself, which is never changed. Name another file.")
     return known[out.suffix.lower()]
 
 
 def written_suffix(source: Path) -> str:
-    """Ending of what is written for a source: its own if it is a file in a format that can be written, else .csv."""
+    """The suffix of the file that is written for a source: its own if that format can be written, else .csv."""
     return source.suffix if source.is_file() and source.suffix.lower() in writers() else ".csv"
 
 
 def check_tag(name: str, source: Path | None, options: ReadOptions) -> str:
-    """Clean the name of a new tag, and refuse one that could not be read back from the table it goes into.
+    """Clean the name of a new tag, and refuse one that could not be read back from the table.
 
     Args:
-        name: As somebody typed it.
-        source: The file the table was read from; COCO, VOC and bare folders have no syntax of their own.
+        name: As typed.
+        source: The file the table was read from; None for COCO, VOC and folders, which have no syntax of tags.
         options: How it was read.
     """
     tag = clean(name)
@@ -71,16 +71,16 @@ def _check_letters(tag: str) -> None:
     if not tag:
         raise TableError("A tag needs a name: this one is empty.")
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in tag):
-        raise TableError(f"The tag {tag!a} holds a character that no table can hold. Leave it out.")
+        raise TableError(f"The tag {tag!a} has a character that no table can store. Remove it.")
     if tag in EMPTY_IN_PANDAS:
-        raise TableError(f"'{tag}' is what pandas writes for an empty cell, and would be read as no tag. Rename it.")
+        raise TableError(f"'{tag}' is what pandas writes for an empty cell, so it would be read as no tag. Rename it.")
 
 
 def _check_alias(tag: str, options: ReadOptions) -> None:
     if options.aliases is not None:
         known = read_aliases(Path(options.aliases)).get(normalized(tag), tag)
         if normalized(known) != normalized(tag):
-            raise TableError(f"'{tag}' is another name of '{known}' in {options.aliases}. Take '{known}' itself.")
+            raise TableError(f"'{tag}' is another name of '{known}' in {options.aliases}. Use '{known}'.")
 
 
 def _check_column(edited: EditableTable, tag: str) -> None:
@@ -90,7 +90,7 @@ def _check_column(edited: EditableTable, tag: str) -> None:
 
 
 def row_format(source: Path) -> RowFormat | None:
-    """The format of a file of rows, which can be written again in its own shape; None for COCO, VOC and folders."""
+    """The format of a file of rows, which can be written back in its own shape; None for COCO, VOC and folders."""
     found = find_format(source) if source.is_file() else None
     return found if isinstance(found, RowFormat) else None
 
@@ -104,20 +104,20 @@ def write_table(
     options: ReadOptions,
     column: str | None = None,
 ) -> None:
-    """Write the file a table came from again, with changes; every other cell and column stays.
+    """Write the source of a table with changes; every other cell and column stays the same.
 
-    What was written is read back before it is moved into place, so that no label is lost in silence.
+    The written file is read back and compared before it is moved into place, so no label is lost unnoticed.
 
     Args:
-        out: CSV, TSV or Parquet file, or one of another format that can be written; never the source itself.
+        out: A file of any format that can be written, but not the source itself.
         table: What was read from the source.
-        changes: (image, tag) → state; a tag may be new.
+        changes: (image, tag) → state; tags may be new.
         source: The file the table was read from. COCO, VOC and bare folders are written as ``image,tags,absent``.
         options: How it was read.
-        column: Name of a column for the added tags, in place of putting them among the others.
+        column: Name of a separate column for the added tags; by default they are added to the other tags.
 
     Raises:
-        TableError: The shape of the table has no way to say all of it; nothing is written then.
+        TableError: The shape of the table cannot represent the changes; nothing is written.
     """
     writer = check_writable(out, source)
     path = None if source is None else Path(source)
@@ -145,19 +145,19 @@ def write_table(
 
 
 def _change(edited: EditableTable, changes: Changes, root: Path, column: str | None) -> None:
-    """Put every change into the rows of its image."""
+    """Apply every change to the rows of its image."""
     by_image: dict[str, dict[str, LabelState]] = defaultdict(dict)
     for (image, tag), state in changes.items():
         by_image[image][tag] = LabelState(state)
     rows_of: dict[str, list[Row]] = {image: [] for image in by_image}
     names = [tidy(str(row.cells[edited.layout.image])) for row in edited.rows]
     for row, found, given in zip(edited.rows, locate(names, root), names, strict=True):
-        name = given if found is None else found  # embeddings in place of photos: no file is there
+        name = given if found is None else found  # with embeddings there may be no file
         if name in rows_of:
             rows_of[name].append(row)
     lost = next((image for image, rows in rows_of.items() if not rows), None)
     if lost is not None:
-        raise TableError(f"The image '{lost}' has a new tag, and no row in the table. Was the file changed meanwhile?")
+        raise TableError(f"The image '{lost}' has a new tag but no row in the table. Was the file changed meanwhile?")
     parts = [(rows_of[image], states) for image, states in by_image.items()]
     if column is not None:
         edited.own = edited.add_column(column)
@@ -170,11 +170,11 @@ def _change(edited: EditableTable, changes: Changes, root: Path, column: str | N
 
 
 Parts = Sequence[tuple[list[Row], Mapping[str, LabelState]]]
-"""The rows of an image, with what is new of it."""
+"""The rows of an image, with its changes."""
 
 
 def _add_own(edited: EditableTable, row: Row, states: Mapping[str, LabelState]) -> dict[str, LabelState]:
-    """Put the added tags into the column of their own, if there is one; returns the other changes."""
+    """Put the added tags into their separate column, if there is one; returns the other changes."""
     if edited.own is None:
         return dict(states)
     row.cells[edited.own] = Tags(_of(states, POSITIVE))
@@ -195,7 +195,7 @@ def _change_tags(edited: EditableTable, parts: Parts) -> None:
                     continue
                 old = edited.tags(row, column)
                 new = Tags(tag for tag in old if edited.key(tag) not in changed)
-                new += _of(states, state) if row is rows[0] else []  # the first row of an image takes what is new
+                new += _of(states, state) if row is rows[0] else []  # new tags go into the first row of an image
                 if new != old:
                     row.cells[column] = new
 
@@ -213,7 +213,7 @@ def _change_classes(edited: EditableTable, parts: Parts) -> None:
     if options.zero == options.blank == "unknown" and (
         absent or ("negative" in edited.codes and (new or _says(parts, UNKNOWN)))
     ):
-        # Beside −1, a 0 and a blank would look as if they meant different things: both say unknown.
+        # In a column with −1, a 0 and a blank could have different meanings; both are unknown here.
         zeros = {text for row in edited.rows for c in layout.classes if state_code(text := str(row.cells[c])) == "zero"}
         for row in edited.rows:
             for column in layout.classes:
@@ -230,8 +230,8 @@ def _change_classes(edited: EditableTable, parts: Parts) -> None:
 
 
 def _change_pairs(edited: EditableTable, parts: Parts) -> None:
-    """One pair a line: its state is changed where it stands, and a line is added where there is none."""
-    has_unknown = edited.options.zero == "unknown"  # a 0 keeps the line, and the image with it
+    """One pair per line: change its state on its line, or add a line."""
+    has_unknown = edited.options.zero == "unknown"  # a line with 0 keeps the image in the table
     edited.marks[UNKNOWN] = "0"
     if edited.layout.state is None and (_says(parts, NEGATIVE) or (_says(parts, UNKNOWN) and has_unknown)):
         edited.layout = replace(edited.layout, state=edited.add_column("state", POSITIVE))
@@ -258,13 +258,13 @@ def _change_pairs(edited: EditableTable, parts: Parts) -> None:
                 if column is not None:
                     cells[column] = state
                 edited.rows.append(Row(cells, rows[0].origin))
-    edited.rows = [row for row in edited.rows if row.cells[tags] != []]  # what lost its last tag
+    edited.rows = [row for row in edited.rows if row.cells[tags] != []]  # drop lines without a tag
 
 
 def _misread(
     path: Path, writer: Writer, edited: EditableTable, table: LabelTable, said: Changes, options: ReadOptions
 ) -> str | None:
-    """Read a file back; returns what it does not say as it should, or None."""
+    """Read a file back; returns a sentence about the first difference, or None."""
     row_of = {image: row for row, image in enumerate(table.images)}
     column_of = {edited.key(name): column for column, name in enumerate(table.classes)}
     column_of |= {name: column for column, name in enumerate(table.classes)}
@@ -282,7 +282,7 @@ def _misread(
         steps = states - np.int8(blank) - np.asarray(expected[rows, columns]).reshape(-1).astype(np.int8)
         expected = expected + scipy.sparse.csr_array((steps, (rows, columns)), shape=expected.shape)
     if not (expected.data == POSITIVE - blank).any():
-        return None  # a table without any tag is refused by the reader, and right as it is
+        return None  # the reader refuses a table without tags
     # The columns of the source: the reader might choose others now that there are new ones.
     named = named_columns(options, edited.columns, edited.layout) if edited.has_header else options
     reading = replace(
@@ -301,7 +301,7 @@ def _misread(
     if (lost := _lost_column(path, writer, edited)) is not None:
         return f"the column '{lost}' was not written as it is."
     place_of = {image: place for place, image in enumerate(again.images)}
-    # An image without a line says as much as one whose cells are blank.
+    # An image without a line is the same as one with blank cells.
     nothing = scipy.sparse.csr_array((1, len(classes)), dtype=np.int8)
     padded = scipy.sparse.csr_array(scipy.sparse.vstack([again.offsets, nothing], format="csr"))
     found = padded[np.array([place_of.get(image, len(again)) for image in table.images], dtype=np.int64)]
@@ -310,14 +310,14 @@ def _misread(
     pairs = set(zip(rows.tolist(), columns.tolist(), strict=True))
     for row, column in zip(difference.row.tolist(), difference.col.tolist(), strict=True):
         if column >= len(table.classes) and (row, column) not in pairs:
-            continue  # nobody said anything about the new tag here
+            continue  # a new tag in an image without a decision about it
         is_state, was_state = int(found[row, column]) + blank, int(expected[row, column]) + blank
         if edited.format is None and was_state == UNKNOWN and is_state == blank:
-            continue  # beside complete tags, image,tags,absent has no word for it
+            continue  # image,tags,absent cannot represent it if tags are complete
         names = [LabelState(state).name.lower() for state in (is_state, was_state)]
         return (
-            f"'{classes[column]}' of image '{table.images[row]}' would be read back as {names[0]}, and is {names[1]}: "
-            "the shape of the table cannot say so."
+            f"'{classes[column]}' of image '{table.images[row]}' would be read back as {names[0]}, not {names[1]}: "
+            "this shape of table cannot represent it."
         )
     return None
 
