@@ -43,6 +43,11 @@ def _first(test: _Test) -> _Test:
     return lambda value: isinstance(value, list) and bool(value) and test(value[0])
 
 
+def _is_far_from_coco(value: Any) -> bool:
+    """Whether it has none of the lists of COCO; otherwise the reader of COCO says what is wrong."""
+    return not any(_has(key)(value) for key in ("images", "annotations", "categories"))
+
+
 _JSON: list[tuple[_Test, Found]] = [
     (_first(_has("SourceFile")), ("the JSON output of exiftool", _EXIFTOOL)),
     (_first(_has("data", "annotations")), ("a JSON export of Label Studio", _AS_COCO)),
@@ -59,7 +64,7 @@ _JSON: list[tuple[_Test, Found]] = [
     (_has("item", "annotations"), ("a file of V7 Darwin", _AS_COCO)),
     (_has("samples"), ("a dataset of FiftyOne", _AS_COCO)),
     (_has("objects", "size"), ("a Supervisely file of one image", _AS_COCO)),
-    (lambda value: not _has("images")(value), ("JSON, but neither COCO nor another known format", _AS_CSV)),
+    (_is_far_from_coco, ("JSON, but neither COCO nor another known format", _AS_CSV)),
 ]
 
 _XML: list[tuple[str, Found]] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from positively.errors import PositivelyError, and_more, option
+from positively.errors import PositivelyError, and_more, option, plural
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable
 from positively.tables.diagnostics import Collected, Problem
 from positively.tables.learnable import why_unlearnable
@@ -97,8 +97,10 @@ def _too_little(table: LabelTable, has_given_classes: bool) -> list[Problem]:
     for number, words in ((0, "no photo"), (1, "a single photo")):
         rare = [f"'{table.classes[i]}'" for i in np.flatnonzero(counts == number)]
         if rare:
+            verb = "has" if len(rare) == 1 else "have"
             found.append(
-                f"{table.source}: {len(rare):,} of {len(counts):,} classes have {words}: {and_more(rare)}. "
+                f"{table.source}: {len(rare):,} of {plural(len(counts), 'class', 'classes')} {verb} {words}: "
+                f"{and_more(rare)}. "
                 f"Tag more photos, or {leave_out}."
             )
     # In a complete table, a photo without tags is a negative of every class.

@@ -8,7 +8,7 @@ from positively.errors import TableError
 from positively.labels import LabelTable
 from positively.tables.diagnostics import Report, stop
 from positively.tables.foreign import recognise
-from positively.tables.formats import find_format, table_suffixes
+from positively.tables.formats import find_format
 from positively.tables.options import DEFAULTS, ReadOptions
 
 
@@ -36,17 +36,18 @@ def read_labels(
     """
     path = Path(path)
     found = find_format(path)
+    if found is None:
+        raise TableError(
+            recognise(path)
+            or f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 "
+            "or ImageSets/ (PASCAL VOC). Pass such a folder, or the CSV, TSV, Excel, Parquet or JSON lines file with "
+            "the tags."
+        )
     try:
-        if found is None:
-            raise TableError(
-                f"{path}: a folder without annotations/instances_<part><year>.json (COCO) and without VOC2007, VOC2012 "
-                "or ImageSets/ (PASCAL VOC). Pass such a folder, or the file that holds the tags "
-                f"({', '.join(table_suffixes())})."
-            )
         table, notes = found.read(path, options, classes, report)
     except TableError as error:
-        # A plugin knows its own files best; the others may be of another program.
-        if (sentence := recognise(path)) is None:
+        sentence = recognise(path) if path.is_file() else None
+        if sentence is None:
             raise
         raise TableError(sentence) from error
     return replace(table, origin=path), notes
