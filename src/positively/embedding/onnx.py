@@ -121,7 +121,7 @@ def pixels(image: Image.Image, preprocessing: Preprocessing) -> Vector:
 
 
 def example_pixels(batch: int, height: int, width: int) -> Vector:
-    """Images in [0, 1] to compare networks: large shapes and noise, because networks respond weakly to noise alone."""
+    """Images in [0, 1] to compare networks: large shapes with noise, because networks respond weakly to pure noise."""
     generator = np.random.default_rng(0)
     rough = generator.random((batch, 3, height // 8, width // 8)).repeat(8, axis=2).repeat(8, axis=3)
     pixels = np.zeros((batch, 3, height, width), dtype=np.float32)

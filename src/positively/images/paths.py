@@ -1,4 +1,4 @@
-"""Where the images of a table lie: looked up folder by folder, since asking for each file is slow."""
+"""Locate the images of a table, with one listing per folder because checking each file is slow."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from positively.images.decode import IMAGE_ENDINGS, is_image_name
 
 
 def tidy(name: str) -> str:
-    """Name of an image without the blanks and the ``./`` around it.
+    """Name of an image without surrounding spaces and a leading ``./``.
 
     >>> tidy(" ./a.jpg")
     'a.jpg'
@@ -21,11 +21,11 @@ def tidy(name: str) -> str:
 
 
 def locate(names: Sequence[str], root: Path) -> list[str | None]:
-    r"""Name under which each image lies below ``root``, or None where there is none.
+    r"""Name of each image relative to ``root``, or None if there is no such file.
 
-    Three kinds of names are found although no file is called exactly that: with ``\`` between folders (on Windows they
-    are always turned into ``/``, so that a name is the same on every system), with the last folders of ``root`` in
-    front (``photos/a.jpg`` below ``photos``), and without an ending (``a`` where ``a.jpg`` is).
+    Three kinds of names are also accepted: with ``\`` between folders (always converted to ``/`` on Windows, so that
+    names are the same on every system), with the last folders of ``root`` as a prefix (``photos/a.jpg`` in ``photos``),
+    and without a file extension (``a`` for ``a.jpg``).
     """
     listing = cache(_list_folder)
     base = os.fspath(root)
@@ -33,12 +33,12 @@ def locate(names: Sequence[str], root: Path) -> list[str | None]:
 
     def exists(name: str) -> bool:
         folder, file = os.path.split(os.path.join(base, name))  # noqa: PTH118 (pathlib is 10 times slower)
-        # The second look is for disks that do not tell A.jpg from a.jpg, and folders that may not be listed.
+        # The second check is for case-insensitive disks and folders that cannot be listed.
         return file in listing(folder) or Path(base, name).is_file()
 
     @cache
     def endings(folder: str) -> dict[str, str]:
-        """Name without ending → image; of several, such as a JPEG and its RAW, the more common format."""
+        """Images by their name without extension; of several, such as a JPEG and its RAW, the more common format."""
         images = [file for file in listing(folder) if is_image_name(file)]
         images.sort(key=lambda file: -IMAGE_ENDINGS.index(os.path.splitext(file)[1].lower()))  # noqa: PTH122
         return {os.path.splitext(file)[0]: file for file in images}  # noqa: PTH122
@@ -60,10 +60,10 @@ def locate(names: Sequence[str], root: Path) -> list[str | None]:
 
 
 def hint(name: str, root: Path) -> str:
-    """Say what lies beside a missing image under nearly the same name, or nothing."""
+    """Suggest a file with a similar name for a missing image; empty if there is none."""
     path = root / PurePosixPath(name.replace("\\", "/"))
     similar = sorted(file for file in _list_folder(os.fspath(path.parent)) if _stem(file) == _stem(path.name))
-    return f" There is '{similar[0]}' beside it." if similar else ""
+    return f" Did you mean '{similar[0]}'?" if similar else ""
 
 
 def _stem(name: str) -> str:
