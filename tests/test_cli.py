@@ -256,6 +256,27 @@ def test_what_predict_writes_can_be_trained_on(run, scenes, tmp_path):
     assert main(words) == 0
 
 
+def test_what_was_chosen_is_shown_with_verbose_only(scenes, tmp_path, capsys):
+    words = ["train", str(scenes / "train.csv"), *options(TINY | {"epochs": 1})]
+    shown = []
+    for name, more in (("quiet", []), ("verbose", ["--verbose"])):
+        assert main([*words, "--out", str(tmp_path / name), *more]) == 0
+        shown.append(capsys.readouterr().err)
+    assert all("holdout_pu" not in line for line in shown[0].splitlines() if not line.startswith("epoch "))
+    assert len(shown[1].splitlines()) > len(shown[0].splitlines()) and "lr" in shown[1]
+
+
+def test_a_run_that_learned_nothing_is_no_success(tmp_path, place):
+    from PIL import Image
+
+    for number in range(40):
+        Image.new("RGB", (32, 32), (99, 99, number % 7)).save(tmp_path / f"{number}.png")
+    rows = [f"{number}.png,{'cat' if number in (3, 11, 29) else ''}" for number in range(40)]
+    (tmp_path / "tags.csv").write_text("\n".join(["image,tags", *rows]))
+    words = [str(tmp_path / "tags.csv"), "--backbone", str(place / "colors.onnx")]
+    assert main(["missing", *words]) == 2 and main(["train", *words]) == 2
+
+
 def test_check_prints_json_for_programs(scenes, tmp_path, capsys):
     assert main(["check", str(scenes / "train.csv"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

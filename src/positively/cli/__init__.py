@@ -50,14 +50,14 @@ def usage() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; 0 if it went well, 2 for an error that is a sentence, 130 if it was interrupted."""
+    """Run one verb and return the exit code: 0 for success, 2 for an error of the user, 130 after Ctrl-C."""
     print_anything()
     try:
         try:
             code = _run(sys.argv[1:] if arguments is None else arguments)
         finally:
-            if sys.stdout is not None:  # Windows programs without a console have none
-                sys.stdout.flush()  # now: at the end of the process nobody could catch what it raises
+            if sys.stdout is not None:  # it is None in Windows programs without a console
+                sys.stdout.flush()  # an error at the end of the process could not be caught
         leave_group(code)
         return code
     except OSError as error:
@@ -101,10 +101,10 @@ def _run(arguments: list[str]) -> int:
         return 2
     except KeyboardInterrupt:
         again = " with --resume auto" if verb == "train" else ""
-        way_on = (
-            f" What was computed is stored; the same command{again} goes on."
+        advice = (
+            f" Finished work is stored; run the same command{again} to continue."
             if verb in ("train", "missing", "review", "bench", "demo") or (verb == "predict" and "--out" in arguments)
             else ""
         )
-        print(f"Stopped.{way_on}", file=sys.stderr)
+        print(f"Stopped.{advice}", file=sys.stderr)
         return 130

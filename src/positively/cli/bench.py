@@ -1,4 +1,4 @@
-"""``positively bench``: the paper's tables, run again."""
+"""``positively bench``: run the experiments of the paper."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from positively.cli.parsing import Parser, make_config, read_options
 from positively.config import LearningOptions, MachineOptions, ModelOptions, TrainConfig
+from positively.errors import plural
 from positively.options import File, Folder
 from positively.research.bench.options import BenchOptions
 from positively.research.recipes.named import find_file, names_in
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from positively.research.bench.grid import Bench, Job
 
 _SUITES = Path(__file__).parents[1] / "research" / "bench" / "suites"
-# What a benchmark is read with; the rest of ReadOptions is about tables of one's own.
+# The other options of reading are about tables of the user's own.
 _READING = {"year", "empty_images", "difficult", "skip_missing_images", "skip_broken", "verify"}
 _CHOSEN = {
-    "yes": "Start, learning rate and epoch, where they are not given: chosen on complete labels of a part of train.",
-    "rate": "Start and learning rate, where they are not given: chosen on complete labels of a part of train.",
-    "no": "Start and learning rate: as set.",
+    "yes": "Start, learning rate and epoch are chosen on complete labels of a part of train, unless they are given.",
+    "rate": "Start and learning rate are chosen on complete labels of a part of train, unless they are given.",
+    "no": "Start and learning rate are as given.",
 }
 
 
@@ -75,7 +76,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Read, train what is missing, write the report."""
+    """Read the datasets, train the cells without results, and write the report."""
     values = parser().parse(arguments)
     from positively.cli.paths import require_table
     from positively.errors import ConfigError, option
@@ -89,7 +90,8 @@ def main(arguments: list[str]) -> int:
         find_file(_SUITES, "suite", name)
     if not values.data:
         raise ConfigError(
-            f"Which benchmark? Pass {option('data', 'FOLDER')}: COCO's, a VOCdevkit, or one with train.csv and val.csv."
+            f"Pass a dataset with {option('data', 'DIR')}: the folder of COCO, a VOCdevkit, or a folder with train.csv "
+            "and val.csv."
         )
     if values.word_vectors and len(values.word_vectors) != len(values.data):
         raise ConfigError(
@@ -100,7 +102,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"{option('seeds')} must be at least 1, not {options.seeds}.")
     for place in values.data:
         require_table(place)
-    # What takes seconds to import comes after what can be wrong at a glance.
+    # These imports take seconds, so they come after the quick checks.
     from positively.finetune.auto import check_wing_config
     from positively.finetune.runtime import launch
     from positively.logs import logger
@@ -174,6 +176,6 @@ def _compute(bench: Bench, jobs: list[Job]) -> None:
 def _lead(config: TrainConfig, datasets: list[Dataset], seeds: int, told: str) -> str:
     names = " and ".join(dataset.name for dataset in datasets)
     return (
-        f"{names}, depth {config.depth}, backbone {config.backbone}, {seeds} seeds. A seed changes mask, order and "
-        f"start. {told} Nothing was chosen on test images."
+        f"{names}, depth {config.depth}, backbone {config.backbone}, {plural(seeds, 'seed')}. A seed changes the "
+        f"hidden labels, the order of images and the first weights. {told} Nothing was chosen on test images."
     )

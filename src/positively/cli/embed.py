@@ -7,6 +7,7 @@ from pathlib import Path
 from positively.cli.parsing import Parser, make_config, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
+from positively.errors import plural
 from positively.options import File
 from positively.tables.options import READABLE, ReadOptions
 
@@ -37,7 +38,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Embed, write, say where."""
+    """Embed the images and write the file."""
     values = parser().parse(arguments)
     photos, config, out = require_table(values.photos), make_config(TrainConfig, values), Path(values.out)
     from positively.embedding import DEFAULT, write_embeddings
@@ -57,5 +58,5 @@ def main(arguments: list[str]) -> int:
     embeddings = embed_table(with_hashes(table), config)
     write_embeddings(out, embeddings, table)
     backbone = DEFAULT if config.backbone == "auto" else config.backbone
-    print(f"{out}: {len(embeddings):,} embeddings of {embeddings.width:,} numbers, by {backbone}.")
+    print(f"{out}: {plural(len(embeddings), 'embedding')} of {embeddings.width:,} numbers, by {backbone}.")
     return 0

@@ -1,4 +1,4 @@
-"""``positively evaluate``: metrics of a run on a table whose tags are complete."""
+"""``positively evaluate``: metrics of a run on a table of test images."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Evaluate, print, write."""
+    """Score the run on the table, print and write the result."""
     values = parser().parse(arguments)
     require_table(values.table)
     values.run = require_run(values.run)

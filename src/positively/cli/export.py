@@ -1,4 +1,4 @@
-"""``positively export``: a run for other programs."""
+"""``positively export``: write a run for other programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from positively.cli.parsing import Parser
 from positively.cli.paths import require_run
+from positively.errors import plural
 from positively.options import Folder, Name
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Export, say what was written."""
+    """Export the run and print what was written."""
     values = parser().parse(arguments)
     values.run = require_run(values.run)
     from positively.registry import load_plugin
@@ -59,28 +60,29 @@ def main(arguments: list[str]) -> int:
 
 
 def _refuse_idle_options(values: Any) -> None:
-    """An option that this format has no use for is a misunderstanding."""
+    """Raise if an option does not apply to the format."""
     from positively.errors import ConfigError, option
 
     if values.fold_thresholds and values.format != "transformers":
         raise ConfigError(
-            f"{option('fold_thresholds')} goes with {option('format', 'transformers')}: the others keep one per class."
+            f"{option('fold_thresholds')} needs {option('format', 'transformers')}. The other formats "
+            "keep one threshold per class."
         )
     if (values.push_to is not None) and values.format != "hub":
-        raise ConfigError(f"{option('push_to')} goes with {option('format', 'hub')}.")
+        raise ConfigError(f"{option('push_to')} needs {option('format', 'hub')}.")
     if values.format == "hub" and (values.push_to is None) == (values.out is None):
         raise ConfigError(
-            f"{option('format', 'hub')} takes {option('push_to', 'me/tagger')} to push the run, or "
+            f"{option('format', 'hub')} needs {option('push_to', 'me/tagger')} to push the run, or "
             f"{option('out', 'DIR')} to write what would be pushed."
         )
     if values.format == "hub" and not values.head is values.min_precision is None:
         raise ConfigError(
-            f"{option('head')} and {option('min_precision')} do not go to the hub: the run goes as it is."
+            f"{option('head')} and {option('min_precision')} do not apply to the hub, which gets the run as it is."
         )
     if values.int8 and values.format != "onnx":
-        raise ConfigError(f"{option('int8')} goes with {option('format', 'onnx')}, which is the default.")
+        raise ConfigError(f"{option('int8')} needs {option('format', 'onnx')}, which is the default.")
     if values.images is not None and not values.int8:
-        raise ConfigError(f"{option('images')} goes with {option('int8')}: nothing else looks at photos.")
+        raise ConfigError(f"{option('images')} needs {option('int8')}. Other exports do not use photos.")
 
 
 def _write_transformers(run: Run, values: Any) -> str:
@@ -102,8 +104,8 @@ def _write_tagger(run: Run, values: Any) -> str:
 
     made = export_tagger(run, values.out)
     return (
-        f"{made.path}: model.onnx, selected_tags.csv, preprocess.json and categories.json, for taggers' programs. "
-        f"Scores differ from the run's by {made.difference:.1g} at most, at batches of 1, 2 and 5."
+        f"{made.path}: model.onnx, selected_tags.csv, preprocess.json and categories.json, for image tagging programs. "
+        f"The scores differ from those of the run by at most {made.difference:.1g}."
     )
 
 
@@ -113,11 +115,11 @@ def _write_onnx(run: Run, values: Any) -> str:
     if values.int8:
         small = export_int8(run, values.out, images=values.images)
         path, any_size = small.path, small.any_size
-        told = f"Its integers range over what {small.calibrated} photos of the table showed. {small.loss}"
+        told = f"It was calibrated on {plural(small.calibrated, 'photo')} of the table. {small.loss}"
     else:
         made = export_onnx(run, values.out)
         path, any_size = made.path, made.any_size
-        told = f"Scores differ from the run's by {made.difference:.1g} at most, at batches of 1, 2 and 5."
+        told = f"The scores differ from those of the run by at most {made.difference:.1g}."
     size = run.image_size
-    sizes = f"sides in steps of 32, best at {size}" if any_size else f"{size}×{size} pixels"
-    return f"{path} ({path.stat().st_size / 1e6:.1f} MB): any number of images, {sizes}. {told}"
+    sizes = f"of any size in steps of 32 pixels, best at {size}" if any_size else f"of {size}×{size} pixels"
+    return f"{path} ({path.stat().st_size / 1e6:.1f} MB) takes any number of images {sizes}. {told}"

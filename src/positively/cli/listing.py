@@ -1,4 +1,4 @@
-"""Options of a method or a head, as a person reads them."""
+"""Lists of the options of a method or a head."""
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -16,11 +16,12 @@ def list_method(name: str, plugin: str | None) -> None:
         load_plugin(plugin)
     if name == "auto":
         print(
-            "auto is closed-form where the backbone is frozen, distill where a pretrained one learns, pu-mlc where one "
-            "begins at random; then the closed form on what was learned, if tags held out rank higher by it."
+            "auto is closed-form where the backbone is frozen, distill where a pretrained network learns, and pu-mlc "
+            "where a network starts from random weights. After training, the closed form replaces the head if it ranks "
+            "held-out tags higher."
         )
         name = METHOD
-    if name == METHOD:  # which needs no torch
+    if name == METHOD:  # needs no torch
         _list(f"method {name}", "--method-options", ProbeOptions)
         return
     _list(f"method {name}", "--method-options", METHODS[name].Options)
@@ -43,7 +44,7 @@ def list_head(name: str, plugin: str | None) -> None:
 
 
 def _list(what: str, flag: str, options: type) -> None:
-    """Name, what it takes, default and meaning of every option."""
+    """Print name, type, default and meaning of every option."""
     rows = describe_options(options)
     if not rows:
         print(f"The {what} has no options.")

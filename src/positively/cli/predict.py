@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser, Values
 from positively.cli.paths import require_images, require_run, split_run
-from positively.errors import ConfigError, ImageError, PositivelyError, in_shell, option
+from positively.errors import ConfigError, ImageError, PositivelyError, in_shell, option, plural
 from positively.logs import is_first_process
 from positively.machine import process_count
 from positively.options import Count, File, Folder, Runtime
@@ -49,7 +49,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Predict, one line an image."""
+    """Tag the images and print one line each, or write a file."""
     try:
         return _predict(parser().parse(arguments))
     except PositivelyError as error:
@@ -64,7 +64,7 @@ def _predict(values: Values) -> int:
             f"{option('top')} ignores thresholds, and {option('min_precision')} chooses them: pass one of the two."
         )
     if values.out is None and process_count() > 1:
-        raise ConfigError(f"Several processes write to one file: pass {option('out', 'FILE')}.")
+        raise ConfigError(f"Several processes need a file to write to: pass {option('out', 'FILE')}.")
     named, values.image = split_run(values.image)
     values.run = require_run(named)
     if bool(values.image) == bool(values.embeddings):
@@ -97,7 +97,7 @@ def _predict(values: Values) -> int:
 
 
 def _predict_embeddings(values: Values) -> int:
-    """Tag embeddings from files: no image is looked at."""
+    """Tag embeddings from files, without images."""
     from positively.embedding import read_named
     from positively.runs.formats import write_predictions_file
     from positively.runs.run import Run
@@ -110,7 +110,7 @@ def _predict_embeddings(values: Values) -> int:
             print(_line(prediction))
         return 0
     path = write_predictions_file(values.out, predictions, overwrite=values.overwrite)
-    print(f"Written to {path}: {len(predictions):,} items.")
+    print(f"Written to {path}: {plural(len(predictions), 'item')}.")
     return 0
 
 
@@ -124,7 +124,7 @@ def _write(run: Run, pictures: list[Picture], values: Values) -> int:
     if written.is_ours:
         return _report(written)
     if is_first_process():
-        print(f"Another process has put {written.path} together.")
+        print(f"Another process has written {written.path}.")
     return 0
 
 
@@ -134,12 +134,12 @@ def _pictures(values: Values) -> list[Picture]:
     if "-" not in values.image:
         return find_pictures(values.image, values.images)
     if len(values.image) > 1:
-        raise ConfigError("A list on standard input (-) stands alone, without other images.")
+        raise ConfigError("A list on standard input (-) cannot be combined with other images.")
     if process_count() > 1:
         raise ConfigError("Several processes cannot share standard input. Write the list to a .csv file and name that.")
     pictures = read_list(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     if not pictures:
-        raise ImageError("Standard input lists no image. It takes one path a line.")
+        raise ImageError("Standard input lists no image. Write one path per line.")
     return pictures
 
 
@@ -147,7 +147,7 @@ def _report(written: Written) -> int:
     for image, reason in written.broken.items():
         print(f"{image}: skipped, {reason}", file=sys.stderr)
     skipped = f" {len(written.broken):,} could not be read." if written.broken else ""
-    print(f"{written.images - len(written.broken):,} images tagged in {written.path}.{skipped}")
+    print(f"{written.path}: {plural(written.images - len(written.broken), 'image')} tagged.{skipped}")
     return 2 if len(written.broken) == written.images else 0
 
 

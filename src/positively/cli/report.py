@@ -23,7 +23,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, say where it is."""
+    """Write the page and print its path."""
     values = parser().parse(arguments)
     values.run = require_run(values.run)
     from positively.logs import counted_progress

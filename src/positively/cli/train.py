@@ -34,7 +34,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Read, train, say where the run is."""
+    """Read the table and train; 2 if the run gives no tags."""
     values = parser().parse(arguments)
     source, config, reading = require_table(values.table), make_config(TrainConfig, values), read_options(values)
     if config.plugin:
@@ -45,17 +45,17 @@ def main(arguments: list[str]) -> int:
         recipe = read_recipe(values.recipe)
         if config.method == recipe.train["method"]:
             config.method_options.setdefault("gamma", recipe.options(config.known_ratio)["gamma"])
-    # Before anything is decoded: a typing error is not to be found after minutes.
     check_config(config)
-    if config.out is not None:
-        from positively.runs.folder import RunFolder
+    from positively.runs.folder import RunFolder
 
+    if config.out is not None:
         RunFolder(config.out).refuse_others(resume=config.resume == "auto")
     from positively.api import train_file
     from positively.report.finished import report_training
+    from positively.runs.outcome import gives_tags
 
     told = {"table": values.table, **asdict(reading)}
     told = {name: value for name, value in told.items() if name not in CHOSEN_BY_VERBS}
     run, table = train_file(source, reading, config, told)
     report_training(run, table)
-    return 0
+    return 0 if gives_tags(RunFolder(run)) else 2

@@ -10,6 +10,8 @@ from positively.calibration import CalibratedScores, pooled_log_rank
 from positively.errors import and_more
 from positively.labels import POSITIVE, LabelTable
 from positively.logs import logger
+from positively.runs.folder import RunFolder
+from positively.runs.saving import load_model_config
 
 
 def describe_outcome(calibrated: Mapping[str, CalibratedScores], head: str, table: LabelTable) -> str:
@@ -66,3 +68,11 @@ def _doubt(known: float, room: float) -> str:
         " With so few known tags, these numbers may be wrong by half or more. Some verified absences (a column "
         "'absent') or more tags make them reliable."
     )
+
+
+def gives_tags(folder: RunFolder) -> bool:
+    """Whether a finished run gives any tags, by its calibration; True if it has none."""
+    if not folder.calibration.exists():
+        return True
+    scores = folder.read_calibration(load_model_config(folder)["head"])
+    return bool(scores.expected(scores.thresholds()).tags.sum())
