@@ -30,11 +30,11 @@ from wording import assert_names, naming
 SECTIONS = [
     "At a glance",
     "Missing tags",
-    "How good it is, and how we know",
+    "Quality",
     "Tag by tag",
     "Photos",
-    "Tags that come together",
-    "What was trained on what",
+    "Tags that occur together",
+    "Training",
     "Environment",
 ]
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x^2$ & 100 %", "緑 " + "long" * 60)
@@ -228,13 +228,13 @@ def test_a_complete_table_is_counted_and_a_table_without_a_lesson_says_so(place,
     bare = tags.select(np.arange(30)).with_known_ratio(0.05, 0)
     page = text_of(po.fit(bare, out=str(place / "bare"), quiet=True, **basics(place)))
     assert "4 of 4 tags" in page
-    assert headings(page) == ["At a glance", "Tag by tag", "What was trained on what", "Environment"]
+    assert headings(page) == ["At a glance", "Tag by tag", "Training", "Environment"]
 
 
 def test_one_tag_makes_a_page_too(place, tags):
     table = tags.with_classes(tags.classes[:1])
     page = text_of(po.fit(table, out=str(place / "single-tag"), quiet=True, **basics(place)))
-    assert headings(page) == [name for name in SECTIONS if name != "Tags that come together"]
+    assert headings(page) == [name for name in SECTIONS if name != "Tags that occur together"]
     assert len(rows_of(page, "All tags")) == 1
 
 

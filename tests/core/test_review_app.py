@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from positively.api import missing
 from positively.cli import main
 from positively.errors import ConfigError, FileError
 from positively.labels import LabelTable
@@ -821,3 +822,21 @@ def test_mistakes_at_the_command_are_sentences(source, place, tmp_path, capsys):
         assert main(["review", *arguments]) == 2
         assert sentence in capsys.readouterr().err
     taken.close()
+
+
+def test_the_page_counts_as_the_command_does(opened, place):
+    found = missing(opened.session.table, config(place))
+    told = views.status(opened.session)
+    assert any(tag["learned"] for tag in told["tags"])
+    for tag in told["tags"]:
+        if tag["learned"]:
+            column = found.classes.index(tag["name"])
+            assert tag["missing"] == pytest.approx(found.counts.missing[column], abs=0.05)
+    assert (found.caution or "") in told["advice"]
+
+
+def test_the_page_gives_the_caution_of_the_command(opened, place, monkeypatch):
+    monkeypatch.setattr("positively.missing.result._PROMISED", 0.0)
+    monkeypatch.setattr("positively.missing.result._ENOUGH_PHOTOS", 10_000)
+    found = missing(opened.session.table, config(place))
+    assert found.caution and found.caution in views.status(opened.session)["advice"]

@@ -162,7 +162,7 @@ def test_before_the_first_tag_everything_leads_to_it(tmp_path, place, tables, vi
             page.locator(f"#view-{view}").click()
             playwright.expect(title).to_have_text("No tag yet")
             assert "missing" not in page.locator("#frame").text_content()
-        page.get_by_role("button", name="Make the first tag").click()
+        page.get_by_role("button", name="first tag").click()
         page.wait_for_selector(".tiles .pick:focus")
         page.keyboard.press(" ")
         page.keyboard.type("teapot")

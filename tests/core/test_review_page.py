@@ -107,7 +107,7 @@ def test_reviewing_by_keyboard_undo_and_reload(review, visit):
     page.keyboard.press("Control+z")
     until(lambda: not decided(review))
     page.keyboard.press("u")
-    until(lambda: page.evaluate("document.getElementById('toast').textContent.includes('nothing left to undo')"))
+    until(lambda: page.evaluate("document.getElementById('toast').textContent.endsWith('undo.')"))
 
 
 def test_many_at_once_and_the_rest_of_the_page(review, visit):
@@ -435,7 +435,7 @@ def test_a_known_tag_is_taken_away_and_given_back(review, visit):
     playwright.expect(chip).to_have_text("✕ red")
     playwright.expect(chip).to_be_focused()
     page.locator("#export").click()
-    playwright.expect(page.locator("#toast")).to_contain_text("0 tags and 1 absence more")
+    playwright.expect(page.locator("#toast")).to_contain_text(re.compile("0 .*tags.* 1 .*absence"))
     chip.focus()
     page.keyboard.press("Enter")
     until(lambda: decided(review) == {(row, "red"): 0})

@@ -16,8 +16,10 @@ from positively.errors import ConfigError, and_more, plural
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
-# The rule of MissingTags.caution: among so many first suggestions, this share promised, with so few known photos a tag.
-_FIRST, _PROMISED, _ENOUGH_PHOTOS = 500, 1 / 3, 20
+CAUTION_DEPTH = 500
+"""First suggestions that :func:`caution` looks at."""
+# It needs this share promised, and fewer known photos per tag than this.
+_PROMISED, _ENOUGH_PHOTOS = 1 / 3, 20
 
 PLACES = 4
 """Decimals of the probabilities in the lists."""
@@ -114,23 +116,8 @@ class MissingTags(Pairs):
 
     @property
     def caution(self) -> str | None:
-        """A sentence if the expected precision is probably too high for this table, else None.
-
-        It is, where the list promises much and the tags it names first are known on few photos each. Measured on 374
-        incomplete tables (``benchmarks/caution.py``): the sentence comes on 117 of them, and on 90 of those the list
-        was more than 5 points worse than promised; without the sentence, 63 of 257 were.
-        """
-        first = self.columns[:_FIRST]
-        if not len(first) or self.values[:_FIRST].sum() < _PROMISED * _FIRST:
-            return None
-        # The harmonic mean: a few tags known on thousands of photos do not outweigh those known on three.
-        known = 1.0 / np.mean(1.0 / np.maximum(self.counts.known[first], 1))
-        if known >= _ENOUGH_PHOTOS:
-            return None
-        return (
-            f"These shares may be too high, because the suggested tags are known on few photos (about {known:.0f} "
-            "each): look at the first suggestions before you accept many."
-        )
+        """A sentence if the expected precision is probably too high for this table, else None."""
+        return caution(self.columns[:CAUTION_DEPTH], self.values[:CAUTION_DEPTH], self.counts.known)
 
     def __repr__(self) -> str:
         return f"MissingTags({len(self):,} suggestions, {len(self.wrong):,} tags that look wrong)"
@@ -168,6 +155,30 @@ class MissingTags(Pairs):
     def expected_precision(self) -> Values:
         """``(K,)`` expected share of correct tags among the first 1, 2, 3 … suggestions."""
         return np.cumsum(self.values, dtype=np.float64) / np.arange(1, len(self) + 1)
+
+
+def caution(columns: npt.NDArray[np.integer], probabilities: npt.NDArray[np.floating], known: Rows) -> str | None:
+    """A sentence if the expected precision of a list is probably too high, else None.
+
+    It is if the list promises much and the tags it names first are known on few photos each. Measured on 374
+    incomplete tables (``benchmarks/caution.py``): the sentence comes on 117 of them, and on 90 of those the list was
+    more than 5 points worse than promised; without the sentence, 63 of 257 were.
+
+    Args:
+        columns: Class of each of the first :data:`CAUTION_DEPTH` suggestions.
+        probabilities: Their probabilities.
+        known: Photos known to carry each class.
+    """
+    if not len(columns) or probabilities.sum() < _PROMISED * CAUTION_DEPTH:
+        return None
+    # The harmonic mean: a few tags known on thousands of photos do not outweigh those known on three.
+    photos = 1.0 / np.mean(1.0 / np.maximum(known[columns], 1))
+    if photos >= _ENOUGH_PHOTOS:
+        return None
+    return (
+        f"These shares may be too high, because the suggested tags are known on few photos (about {photos:.0f} each): "
+        "look at the first suggestions before you accept many."
+    )
 
 
 def rounded(values: npt.NDArray[np.floating]) -> Values:

@@ -1,4 +1,4 @@
-"""How every figure looks and is written: one style, made without a window system."""
+"""The style of all figures, and how they are written without a window system."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from matplotlib.figure import Figure
 from positively.files import write_text, write_with
 
 COLORS = ("#0b7a75", "#d17b0f", "#8d99ae", "#7b4fa3", "#3f88c5", "#b8325a", "#7a8c1e", "#5c4033")
-"""Colors of the rows: the demo's three first. Markers tell rows apart as well, for those who see no difference."""
+"""Colors of the rows. Markers differ too, for readers who cannot tell the colors apart."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK = "#1f2a33"
-"""Color of text and axes; the report lets it follow the reader's theme."""
+"""Color of text and axes; in the report it follows the reader's theme."""
 PALE = "#7d8590"
 THEME = {INK: "currentColor", COLORS[0]: "var(--accent)", COLORS[1]: "var(--warm)", COLORS[4]: "var(--blue)"}
-"""Colors that follow the reader's theme where a figure stands inside a page."""
+"""Colors that follow the reader's theme if the figure is inside a page."""
 _LONGEST_NAME = 26
 
 _STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same everywhere
     "font.size": 10,
     "axes.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
-    "svg.hashsalt": "positively",  # otherwise the names inside an SVG are drawn anew every time
+    "svg.hashsalt": "positively",  # otherwise the ids inside an SVG are random
     "svg.fonttype": "path",
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
 }
@@ -45,13 +45,13 @@ def svg_text(figure: Figure, background: str = "white", letters: Literal["path",
     Args:
         figure: What to draw.
         background: Its color.
-        letters: 'path' draws them, so that they look the same everywhere; 'none' leaves them text, which the reader's
-            fonts draw: smaller, and good for every script.
+        letters: 'path' draws the letters, so they look the same everywhere; 'none' keeps text in the reader's
+            fonts, which is smaller and works for every script.
     """
     text = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with matplotlib.rc_context({"svg.fonttype": letters}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader's fonts may have it
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader's fonts may have the glyph
         figure.savefig(text, format="svg", facecolor=background, metadata=nothing)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
@@ -77,15 +77,15 @@ def new_figure(title: str, xlabel: str, ylabel: str, height: float = 4.0, width:
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
-    """Legend above the axes, where it hides nothing."""
+    """Legend above the axes, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        columns = 3 if max(map(len, labels)) < 24 else 2
+        columns = 3 if max(map(len, labels)) < 24 else 2 if figure.get_figwidth() > 6 else 1
         figure.legend(handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), frameon=False)
 
 
 def plain_name(name: str) -> str:
-    r"""A user's name as text of a figure: short, on one line, and no formula.
+    r"""A name from the user as text of a figure: short, on one line, not parsed as a formula.
 
     >>> plain_name("a\n$x^2$")
     'a \\$x^2\\$'

@@ -1,4 +1,4 @@
-"""What a report is made of, and how it is written: one self-contained page, and for a bench the files beside it."""
+"""The parts of a report, and how they are written: one self-contained page and, for a bench, files next to it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from positively.report.tables import Table, escape_markdown
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with the name of its files and the sentence beneath it."""
+    """A figure with the name of its files and its caption."""
 
     name: str
     caption: str
     figure: Figure
     is_narrow: bool = False
-    """Whether two of them stand side by side where there is room."""
+    """Whether two of them fit side by side."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One number that is to be seen first, what it counts, and a remark."""
+    """A number at the top of the page, what it counts, and a remark."""
 
     value: str
     label: str
@@ -39,18 +39,18 @@ class Tile:
 
 @dataclass(frozen=True)
 class Photo:
-    """A small picture with what is said of it."""
+    """A small picture with its caption."""
 
     name: str
     uri: str
-    """The picture itself, as a data address; empty if it could not be read."""
+    """The picture as a data URL; empty if it could not be read."""
     problem: str = ""
-    """Why there is none."""
+    """Why there is no picture."""
     title: str = ""
     badge: str = ""
     lines: Sequence[str] = ()
     is_tiny: bool = False
-    """Whether it has so few pixels that they are to be seen."""
+    """Whether it has so few pixels that they are shown enlarged."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report. Blank lines part the paragraphs of its text, which is plain text."""
+    """A part of the report. Its text is plain text, with blank lines between paragraphs."""
 
     heading: str
     text: str = ""
@@ -76,12 +76,12 @@ class Section:
 
     @property
     def paragraphs(self) -> list[str]:
-        """The text, paragraph by paragraph."""
+        """The paragraphs of the text."""
         return [" ".join(part.split()) for part in re.split(r"\n\s*\n", self.text) if part.strip()]
 
     @property
     def anchor(self) -> str:
-        """Where the contents lead to."""
+        """Target of the link in the contents."""
         return slug(self.heading)
 
 
@@ -90,9 +90,9 @@ def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench"
 
     Args:
         folder: Where report.md, report.html, the tables (CSV) and the figures (SVG and PNG) go.
-        sections: What stands in it, in this order.
+        sections: Its sections, in order.
         title: Heading of the page.
-        lead: A sentence or two beneath it.
+        lead: One or two sentences below the heading.
 
     Returns:
         The page: report.html.
@@ -109,13 +109,13 @@ def write_report(folder: Path, sections: Sequence[Section], title: str = "Bench"
 
 
 def render_page(sections: Sequence[Section], title: str, lead: str = "", has_files: bool = False) -> str:
-    """One HTML page that needs nothing else: no file, no address, and no script to be read.
+    """One HTML page that needs no other file and no network, and is readable without scripts.
 
     Args:
-        sections: What stands in it, in this order.
+        sections: Its sections, in order.
         title: Heading of the page.
-        lead: A sentence or two beneath it.
-        has_files: Whether the tables lie beside the page as CSV files, to be linked.
+        lead: One or two sentences below the heading.
+        has_files: Whether the tables are CSV files next to the page, and are linked.
     """
     environment = Environment(
         loader=PackageLoader("positively.report"),
@@ -143,16 +143,16 @@ def slug(text: str) -> str:
 
 
 def inline_svg(picture: Picture) -> Markup:
-    """The figure as a part of a page: names of its own, no address in it, text in the color of the page."""
+    """The figure as part of a page: unique ids, no URLs, text in the color of the page."""
     svg = svg_text(picture.figure, background="none", letters="none")
     svg = svg[svg.index("<svg") :]
     for color, themed in THEME.items():
         svg = svg.replace(color, themed)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", svg)
-    # Figures on one page must not take each other's clip paths and markers.
+    # Figures on one page must not share ids of clip paths and markers.
     svg = re.sub(r'(\sid="|url\(#|href="#)', lambda match: f"{match[1]}{slug(picture.name)}-", svg)
-    return Markup(svg)  # drawn by matplotlib, which escapes the text it is given
+    return Markup(svg)  # drawn by matplotlib, which escapes text
 
 
 def _check_names(sections: Sequence[Section]) -> None:

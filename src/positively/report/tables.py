@@ -19,9 +19,9 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     is_text: bool = False
-    """Whether its cells are sentences, which are set to the left and may break."""
+    """Whether its cells are sentences, which are left-aligned and may wrap."""
     is_sortable: bool = False
-    """Whether a reader may sort it, by the first number of each cell; long ones then scroll under their head."""
+    """Whether readers can sort it, by the first number of each cell; long tables scroll under their head."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -40,14 +40,14 @@ class Table:
         return f"**{escape_markdown(self.title)}**\n\n{table}\n" + (f"\n{notes}\n" if notes else "")
 
     def csv(self) -> str:
-        """As CSV: head and rows, a divider as a row of one cell."""
+        """As CSV: head and rows; a divider is a row of one cell."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.head, *self.rows])
         return text.getvalue()
 
 
 def escape_markdown(text: str) -> str:
-    r"""Text that Markdown shows as it is.
+    r"""Text with the special characters of Markdown escaped.
 
     >>> print(escape_markdown("PU-MLC* | <b>"))
     PU-MLC\* \| \<b\>

@@ -192,12 +192,15 @@ class Column:
         labels = self.labels
         positive = int((labels.states == POSITIVE).sum())
         bound = float(self.calibration.at_most[0]) - positive
+        is_untouched = self.base is None and labels.at_random and not labels.reviewed.any()
+        # Before the first answer, the count is that of `positively missing`, which sums over all photos.
+        missing = max(float(self.calibration.positives[0]) - positive, 0.0) if is_untouched else self.missing
         return ClassProgress(
             name=self.name,
             known=int((labels.before == POSITIVE).sum()),
             accepted=int((labels.reviewed & (labels.states == POSITIVE)).sum()),
             rejected=int((labels.reviewed & (labels.states == NEGATIVE)).sum()),
-            missing=self.missing,
-            at_most=min(max(bound, self.missing), float(labels.unknown)),
+            missing=missing,
+            at_most=min(max(bound, missing), float(labels.unknown)),
             learned=self.learned,
         )

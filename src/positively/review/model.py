@@ -13,7 +13,8 @@ import scipy
 
 from positively.embedding.rows import FeatureRows
 from positively.errors import LabelError, and_more
-from positively.labels import UNKNOWN, States, check_states
+from positively.labels import POSITIVE, UNKNOWN, States, check_states
+from positively.missing.result import CAUTION_DEPTH, caution
 from positively.probe import LANDMARKS, ONE_STEP, Probe, decompose
 from positively.probe.labels import ProbeLabels
 from positively.probe.linalg import Double, as_rows, row_blocks
@@ -195,9 +196,17 @@ class ReviewModel:
         text = f"Of the next {len(asked)} about {right:.0f} will be right"
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
-            left = sum(column.missing for column in learned.values())
+            left = sum(column.progress.missing for column in learned.values())
             return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: random checks tell."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
+
+    def caution(self) -> str | None:
+        """The caution of ``positively missing`` for the list as it is now."""
+        columns = [column for column in self._columns if column.learned]
+        first = choose("likeliest", columns, self.audit, CAUTION_DEPTH, None, frozenset())
+        known = np.array([(column.labels.states == POSITIVE).sum() for column in columns], dtype=np.int64)
+        places = np.array([question.column for question in first], dtype=np.int64)
+        return caution(places, np.array([question.probability for question in first]), known)
 
     # What changes.
 

@@ -159,12 +159,15 @@ def status(session: ReviewSession) -> dict[str, Any]:
 
 
 def _advice(session: ReviewSession, advice: str) -> str:
-    """What the model advises, and of which new tags it cannot tell yet."""
+    """What the model advises, its caution, and for which new tags the advice does not hold yet."""
     tags = session.model.overview()
-    early = [f"“{tag.name}”" for tag in tags[len(session.table.classes) :] if not tag.learned]
-    if not early or not any(tag.learned for tag in tags):
+    if not any(tag.learned for tag in tags):
         return advice
-    return f"{advice} That does not hold for {and_more(early, 3)} yet: accept and reject some photos."
+    early = [f"“{tag.name}”" for tag in tags[len(session.table.classes) :] if not tag.learned]
+    told = [advice, session.model.caution() or ""]
+    if early:
+        told.append(f"This does not hold for {and_more(early, 3)} yet: accept and reject some photos.")
+    return " ".join(part for part in told if part)
 
 
 def _rounded(value: float) -> float:

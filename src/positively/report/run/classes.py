@@ -1,4 +1,4 @@
-"""A run's report tag by tag, and which tags come together."""
+"""The part of a report about single tags, and about tags that occur together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_TOGETHER = 14
 
 
 def classes_section(contents: RunContents, quality: Quality) -> Section:
-    """Every tag: counts, bounds, what its threshold does."""
+    """Every tag with counts, bounds, threshold, precision and recall."""
     assert contents.calibrated is not None
     classes = contents.classes
     known, scale = on_record(contents, quality)
@@ -33,13 +33,14 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
     if len(lost):
         names = [f"{classes[index]} ({known[index]:,.0f})" for index in lost[np.argsort(-known[lost], kind="stable")]]
         text = (
-            f"{len(lost):,} of {len(classes):,} tags could not be learned and are never given: {and_more(names, 12)}. "
-            "In brackets: photos that carry them. It takes three and more, whose looks tell them from the others."
+            f"{len(lost):,} of {len(classes):,} tags could not be learned and are never given: {and_more(names, 12)}, "
+            "with the number of photos that carry them. A tag needs at least three photos that look different from the "
+            "rest."
         )
     if scale > 1:
         text += (
-            f"\n\nAll this was read off the {quality.judged:,} photos held out; numbers of photos are scaled up to the "
-            "table."
+            f"\n\nThese numbers come from the {quality.judged:,} held-out photos; numbers of photos are scaled to the "
+            "whole table."
         )
     pictures = []
     if len(learned):
@@ -48,9 +49,9 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
         pictures = [
             Picture(
                 "thresholds",
-                f"From which probability on a tag is given, how many of those are right ({quality.counted}), and how "
-                f"many known tags were found again, with a 95 % interval.{some}",
-                draw.cuts_by_class(classes, learned, quality),
+                f"Threshold of each tag, precision at the threshold ({quality.counted}), and the share of known tags "
+                f"that were found again, with a 95 % interval.{some}",
+                draw.thresholds_by_class(classes, learned, quality),
                 is_narrow=True,
             ),
         ]
@@ -58,8 +59,8 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
             pictures.append(
                 Picture(
                     "label-frequency",
-                    "Label frequency: how much of what is there was written down. The line leads to the least the "
-                    f"bound allows; tags with few photos lean on the others.{some}",
+                    "Label frequency: the share of the true tags that is known. The line ends at the smallest share "
+                    f"that the bound allows; estimates for tags with few photos use those of the other tags.{some}",
                     draw.label_frequencies(classes, learned, quality, common),
                     is_narrow=True,
                 )
@@ -68,7 +69,7 @@ def classes_section(contents: RunContents, quality: Quality) -> Section:
 
 
 def class_table(contents: RunContents, quality: Quality, known: Values, scale: float) -> Table:
-    """One row a tag, the most frequent first."""
+    """One row per tag, the most frequent first."""
     measured = (contents.evaluation or {}).get("average_precision")
     head = ["tag", "known", "expected", "at most", "known share", "threshold", f"precision, {quality.counted}"]
     head += ["95 % interval" if quality.is_complete else "range", f"recall, {quality.counted}"]
@@ -96,23 +97,23 @@ def class_table(contents: RunContents, quality: Quality, known: Values, scale: f
             row.append("–" if value is None else f"{100 * value:.1f}")
         rows.append(tuple(row))
     notes = [
-        "Expected and at most: photos that carry the tag, written down or not; nine of ten tags stay below 'at most'.",
-        "Range of the precision: from what is known to be right to what 'at most' would make right. No interval in the "
-        "sense of statistics: what is absent was not written down.",
-        "Found again: known tags that reach the threshold without having been seen; Wilson's 95 % interval, percent.",
+        "Expected and at most: photos that carry the tag, known or not; nine of ten tags stay below 'at most'.",
+        "Range of the precision: from the tags known to be right to what 'at most' allows. It is not a confidence "
+        "interval, because absent tags are not known.",
+        "Found again: known tags that reach the threshold without having been seen; 95 % Wilson interval in percent.",
     ]
     shown = notes[-1:] if quality.is_complete else notes
     return Table("All tags", tuple(head), tuple(rows), tuple(shown), is_sortable=True)
 
 
 def together_section(contents: RunContents, soft: Values | None) -> Section | None:
-    """Which tags come together, on record and as expected."""
+    """Which tags occur together, among known tags and as expected."""
     if contents.states is None or len(contents.classes) < 2:
         return None
     known = (contents.states == POSITIVE).astype(np.float64)
-    counts = {"on record": known.T @ known}
+    counts = {"known": known.T @ known}
     if soft is not None:
-        # The own square of a probability is no pair: the diagonal counts photos.
+        # A tag does not pair with itself: the diagonal counts photos.
         pairs = soft.T @ soft
         np.fill_diagonal(pairs, soft.sum(axis=0))
         counts["expected"] = pairs
@@ -127,27 +128,27 @@ def together_section(contents: RunContents, soft: Values | None) -> Section | No
     }
     off = ~np.eye(len(shown), dtype=bool)
     largest = max(0.05, *(float(part[off].max()) for part in shares.values()))
-    text = "Of the photos with the tag of a row, how many carry the tag of a column."
+    text = "Each cell is the share of the photos with the tag of the row that also carry the tag of the column."
     if soft is not None:
         text += (
-            " On record a pair is only seen if both tags were written down; expected are the probabilities of the two "
-            "tags multiplied, photo by photo, as if one told nothing of the other beyond what is seen."
+            " A known pair needs both tags to be known. The expected pairs multiply the probabilities of the two tags "
+            "in each photo, as if the tags were independent given the photo."
         )
     pictures = [
         Picture(
             f"together-{title.replace(' ', '-')}",
-            f"Pairs {title}: rows are the photos with one tag, columns the share of them with the other."
+            f"{title.capitalize()} pairs: share of the photos with the tag of the row that carry the tag of the column."
             f"{of_all(shown, contents.classes)}",
             draw.together(contents.classes, shown, part, largest),
             is_narrow=True,
         )
         for title, part in shares.items()
     ]
-    return Section("Tags that come together", text, [_pairs_table(contents.classes, counts)], pictures)
+    return Section("Tags that occur together", text, [_pairs_table(contents.classes, counts)], pictures)
 
 
 def _pairs_table(classes: Sequence[str], counts: dict[str, Values], most: int = 15) -> Table:
-    """The pairs that are most frequent."""
+    """The most frequent pairs."""
     last = np.triu(list(counts.values())[-1], k=1)
     order = np.argsort(-last, axis=None, kind="stable")[:most]
     places = [divmod(int(place), len(classes)) for place in order if last.flat[place] >= 0.5]

@@ -1,4 +1,4 @@
-"""A run folder → everything its report speaks of, read once."""
+"""Everything a report needs from a run folder, read once."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
 from positively.runs.sources import read_config, read_table_again, states_as_trained
 
-# Pairs of photo and tag that a report looks at; of a larger table it takes photos at even distances.
+# Pairs of photo and tag that a report looks at; larger tables are sampled at even distances.
 MOST_PAIRS = 2**23
-# A file that was copied without its time says nothing of how long the training took.
+# Files copied without their times do not show how long the training took.
 _SAME_MOMENT = 5.0
 
 
 @dataclass(frozen=True)
 class RunContents:
-    """What a finished run says of itself."""
+    """The contents of a finished run."""
 
     folder: RunFolder
     config: dict[str, Any]
@@ -41,21 +41,21 @@ class RunContents:
     thresholds: npt.NDArray[np.float64]
     """``(C,)``, infinite for a class that is never predicted."""
     calibrated: CalibratedScores | None
-    """What scores mean; None for a method that gives scores only."""
+    """What scores mean; None for a method without probabilities."""
     evaluation: dict[str, Any] | None
     """Content of evaluation.json."""
     parts: list[str]
-    """What each image of the run served: 'train' or 'holdout'."""
+    """Part of each image: 'train' or 'holdout'."""
     images: list[str]
-    """Names of the photos that are looked at, all of them unless the table is very large."""
+    """Names of the photos in the report: all of them unless the table is very large."""
     out_of_sample: OutOfSample | None
     """Their out-of-sample scores, ``(N, C)``, and what these mean."""
     states: States | None
     """Their label states, ``(N, C)``; None if neither the run nor its table has them."""
     root: Path | None
-    """Folder of the images, if the table was at hand."""
+    """Folder of the images, if the table was available."""
     source: str
-    """Name of the table it learned from."""
+    """Name of the training table."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class RunContents:
 
     @property
     def seconds(self) -> float | None:
-        """How long the training took, if its files still have their times."""
+        """Duration of the training, if its files still have their times."""
         try:
             began = datetime.fromisoformat(self.environment["started"]).timestamp()
             written, ended = (path.stat().st_mtime for path in (self.folder.environment, self.folder.model))
@@ -78,7 +78,7 @@ def read_contents(path: str | Path, table: LabelTable | None = None) -> RunConte
 
     Args:
         path: The run folder.
-        table: What it was trained on, if at hand; otherwise it is read again where the run did not store its labels.
+        table: The training table, if available; otherwise it is read again if the run did not store its labels.
 
     Raises:
         RunError: There is no finished run, or a file of it is damaged.
@@ -127,12 +127,12 @@ def _read(folder: RunFolder, path: Path, parse: Any) -> Any:
 def _parse_images(text: str) -> tuple[list[str], list[str]]:
     rows = [(row["image"], row["part"]) for row in csv.DictReader(StringIO(text))]
     if not rows:
-        raise ValueError("a run learned from some image")
+        raise ValueError("a run has at least one image")
     return [image for image, _ in rows], [part for _, part in rows]
 
 
 def _parse_evaluation(text: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)
     for name in ("images", "mean_average_precision", "average_precision", "f1", "f1_at_half", "f1_top_3"):
-        found[name]  # what the page shows; without it, the file is none of ours
+        found[name]  # what the page shows; without these the file is not an evaluation
     return found

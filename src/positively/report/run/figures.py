@@ -1,4 +1,4 @@
-"""Figures of a run's report. All are narrow, to be read on a phone; names of classes stand from top to bottom."""
+"""Figures of a run's report. All are narrow, to be readable on a phone; classes run from top to bottom."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ROW = 0.21
 
 @styled
 def expected_precision(precision: Values) -> Figure:
-    """Expected share of right ones among the first suggestions, by how many are looked at."""
-    figure, axes = new_figure("", "suggestions, likeliest first", "expected to be right", 4.2, WIDTH)
+    """Expected share of right tags among the first suggestions."""
+    figure, axes = new_figure("", "suggestions, most probable first", "expected to be right", 4.2, WIDTH)
     depths = np.unique(np.geomspace(1, max(len(precision), 1), 400).astype(int))
     axes.plot(depths, precision[depths - 1], color=COLORS[0], linewidth=2)
     axes.fill_between(depths, 0, precision[depths - 1], color=COLORS[0], alpha=0.12, linewidth=0)
@@ -43,24 +43,24 @@ def expected_precision(precision: Values) -> Figure:
 def precision_recall(
     curve: tuple[Values, Values], quality: Quality, evaluation: Mapping[str, Any] | None = None
 ) -> Figure:
-    """The expected curve over all classes, each class at its threshold, and the points that were measured."""
+    """The expected curve over all classes, each class at its threshold, and the measured point."""
     figure, axes = new_figure("", "recall", "precision", 4.2, WIDTH)
     shown = quality.learned & (quality.given > 0)
     size = 12 + 60 * quality.positives / max(float(quality.positives.max(initial=1.0)), 1.0)
     axes.scatter(
         *(quality.recall[shown], quality.precision[shown], size[shown]), color=COLORS[2], alpha=0.55, linewidth=0,
-        label="one tag, at its threshold",
+        label="one tag at its threshold",
     )  # fmt: skip
     axes.plot(*curve, color=COLORS[0], linewidth=2, label="all tags, expected")
     own = (quality.overall_recall, quality.overall_precision)
     axes.scatter(
-        *own, 70, color=COLORS[0], marker="D", zorder=4, label=f"all tags, at the thresholds, {quality.counted}"
+        *own, 70, color=COLORS[0], marker="D", zorder=4, label=f"all tags at their thresholds, {quality.counted}"
     )
     if evaluation:
         f1 = evaluation["f1"]
         axes.scatter(
             *(f1["overall_recall"], f1["overall_precision"], 110), color=COLORS[1], marker="*", zorder=5,
-            label="all tags, at the thresholds, measured",
+            label="all tags at their thresholds, measured",
         )  # fmt: skip
     axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
     axes.xaxis.set_major_formatter(_PERCENT)
@@ -71,8 +71,8 @@ def precision_recall(
 
 @styled
 def known_shares(found: Reliability) -> Figure:
-    """Share of known tags that is expected, beside the share that is known, with 95 % intervals."""
-    figure, axes = new_figure("", "expected share of known tags", "share that is known", 4.2, WIDTH)
+    """Expected and actual share of known tags, with 95 % intervals."""
+    figure, axes = new_figure("", "expected share of known tags", "actual share of known tags", 4.2, WIDTH)
     share, (lower, upper) = found.known / np.maximum(found.pairs, 1.0), wilson(found.known, found.pairs)
     least = 10.0 ** np.floor(np.log10(max(float(found.expected.min(initial=0.1)), 1e-6)))
     axes.plot([least, 1], [least, 1], color=PALE, linewidth=1, linestyle=(0, (4, 3)))
@@ -89,12 +89,12 @@ def known_shares(found: Reliability) -> Figure:
 
 @styled
 def known_and_missing(classes: Sequence[str], shown: Rows, known: Values, positives: Values, at_most: Values) -> Figure:
-    """Tags on record, those expected to be missing, and up to how many there may be."""
+    """Known tags, expected tags, and the upper bound."""
     figure, axes = _class_axes(classes, shown, "photos, logarithmic scale")
     places = np.arange(len(shown))
     known, positives = known[shown], np.maximum(positives, known)[shown]
     at_most = np.maximum(at_most[shown], positives)
-    # Points and not bars: on a logarithmic scale lengths do not add up.
+    # Points instead of bars: on a logarithmic scale, lengths do not add up.
     axes.hlines(places, positives, at_most, color=PALE, linewidth=1.2)
     axes.hlines(places, known, positives, color=COLORS[1], linewidth=3.5, alpha=0.45)
     axes.plot(known, places, "o", color=COLORS[0], markersize=5.5, label="known")
@@ -110,8 +110,8 @@ def known_and_missing(classes: Sequence[str], shown: Rows, known: Values, positi
 
 @styled
 def label_frequencies(classes: Sequence[str], shown: Rows, quality: Quality, common: float) -> Figure:
-    """Share of each class's positives that is known, down to what the bound on their number allows."""
-    figure, axes = _class_axes(classes, shown, "share of the true tags that is known")
+    """Known share of each class's positives, with the smallest share that the bound allows."""
+    figure, axes = _class_axes(classes, shown, "known share of the true tags")
     places = np.arange(len(shown))
     lowest = (quality.known / np.maximum(quality.at_most, 1e-12))[shown]
     axes.axvline(common, color=PALE, linewidth=1, linestyle=(0, (4, 3)), label="all tags together")
@@ -119,7 +119,7 @@ def label_frequencies(classes: Sequence[str], shown: Rows, quality: Quality, com
         places, np.minimum(lowest, quality.frequency[shown]), quality.frequency[shown], color=COLORS[0], linewidth=1.4,
         alpha=0.6, label="at least",
     )  # fmt: skip
-    axes.plot(quality.frequency[shown], places, "o", color=COLORS[0], markersize=5.5, label="found")
+    axes.plot(quality.frequency[shown], places, "o", color=COLORS[0], markersize=5.5, label="estimated")
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(_PERCENT)
     add_legend(figure, axes)
@@ -127,8 +127,8 @@ def label_frequencies(classes: Sequence[str], shown: Rows, quality: Quality, com
 
 
 @styled
-def cuts_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figure:
-    """The threshold of each class, expected precision, and the recall that was counted with its interval."""
+def thresholds_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figure:
+    """The threshold of each class, its precision, and its counted recall with an interval."""
     figure, axes = _class_axes(classes, shown, "")
     places = np.arange(len(shown))
     recall = (quality.found / np.maximum(quality.known, 1.0))[shown]
@@ -152,8 +152,8 @@ def cuts_by_class(classes: Sequence[str], shown: Rows, quality: Quality) -> Figu
 
 @styled
 def plain_thresholds(classes: Sequence[str], shown: Rows, thresholds: Values) -> Figure:
-    """Scores from which on a tag is given, where scores are no probabilities."""
-    figure, axes = _class_axes(classes, shown, "score from which on the tag is given")
+    """Thresholds of scores that are not probabilities."""
+    figure, axes = _class_axes(classes, shown, "threshold of the score")
     axes.plot(thresholds[shown], np.arange(len(shown)), "|", color=COLORS[0], markersize=10, markeredgewidth=2.5)
     axes.set_xlim(-0.02, 1.02)
     return figure
@@ -161,8 +161,8 @@ def plain_thresholds(classes: Sequence[str], shown: Rows, thresholds: Values) ->
 
 @styled
 def known_counts(classes: Sequence[str], shown: Rows, known: Values) -> Figure:
-    """Photos that carry each tag on record."""
-    figure, axes = _class_axes(classes, shown, "photos on record")
+    """Photos known to carry each tag."""
+    figure, axes = _class_axes(classes, shown, "known photos")
     axes.barh(np.arange(len(shown)), known[shown], 0.62, color=COLORS[0])
     axes.xaxis.set_major_formatter(_COUNT)
     return figure
@@ -170,11 +170,11 @@ def known_counts(classes: Sequence[str], shown: Rows, known: Values) -> Figure:
 
 @styled
 def together(classes: Sequence[str], shown: Rows, shares: Values, largest: float) -> Figure:
-    """Of the photos with the tag of a row, the share that carries the tag of a column, up to ``largest``."""
+    """Share of the photos with the tag of a row that carry the tag of a column, up to ``largest``."""
     names = [plain_name(classes[index]) for index in shown]
     figure = Figure(figsize=(WIDTH, 1.6 + 0.27 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    # From nothing to the full color, so that cells without pairs have the color of the page, light or dark.
+    # From transparent to the full color, so cells without pairs have the color of the page, light or dark.
     shades = LinearSegmentedColormap.from_list("shades", [(COLORS[0], 0.04), (COLORS[0], 1.0)], N=40)
     cells = np.where(np.eye(len(shown), dtype=bool), np.nan, shares)
     mesh = axes.pcolormesh(cells, cmap=shades, vmin=0, vmax=largest, edgecolors="none")
@@ -190,7 +190,7 @@ def together(classes: Sequence[str], shown: Rows, shares: Values, largest: float
 
 @styled
 def epochs(history: Sequence[Mapping[str, str]], names: Sequence[str]) -> Figure:
-    """What was measured after each epoch, a panel a measure."""
+    """The measures after each epoch, one panel per measure."""
     figure = Figure(figsize=(WIDTH, 0.4 + 1.5 * len(names)), layout="constrained")
     for axes, name in zip(np.ravel(figure.subplots(len(names), 1, sharex=True)), names, strict=True):
         points = [(float(row["epoch"]), float(row[name])) for row in history if row.get(name)]
@@ -203,7 +203,7 @@ def epochs(history: Sequence[Mapping[str, str]], names: Sequence[str]) -> Figure
 
 
 def _class_axes(classes: Sequence[str], shown: Rows, xlabel: str) -> tuple[Figure, Axes]:
-    """Axes with a row a class, the first on top."""
+    """Axes with one row per class, the first on top."""
     figure, axes = new_figure("", xlabel, "", 1.25 + _ROW * len(shown), WIDTH)
     axes.set_yticks(np.arange(len(shown)), [plain_name(classes[index]) for index in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)

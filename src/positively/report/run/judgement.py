@@ -1,4 +1,4 @@
-"""How good a run is, and how we know."""
+"""The quality of a run: what was counted, what is expected, what was measured."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from positively.runs.card import describe_thresholds
 
 
 def quality_section(contents: RunContents, quality: Quality) -> Section:
-    """How good it is, and how we know."""
+    """The quality of the run, and how it is known."""
     assert contents.calibrated is not None
     known, found = float(quality.known.sum()), float(quality.found.sum())
     lower, upper = (float(limit) for limit in wilson(found, known))
     counted = (
-        f"Counted: each of {quality.judged:,} photos was scored by a classifier that had not seen its tags, and "
+        f"Counted: {quality.judged:,} photos were scored by a classifier that had not seen their tags. "
         f"{found:,.0f} of {known:,.0f} known tags were found again, {percent(found / max(known, 1))} (95 % interval "
         f"{percent(lower)} to {percent(upper)})."
     )
@@ -34,48 +34,48 @@ def quality_section(contents: RunContents, quality: Quality) -> Section:
     pictures = [
         Picture(
             "precision-recall",
-            "Precision and recall. The line goes from the likeliest tag to the least likely, all tags together; a dot "
-            "is one tag at its own threshold, larger for a more frequent one."
-            + (" The star is what was measured on other photos." if contents.evaluation else ""),
+            "Precision and recall. The line covers all tags together, from the most to the least probable. Each dot "
+            "is one tag at its threshold; larger dots are more frequent tags."
+            + (" The star was measured on other photos." if contents.evaluation else ""),
             draw.precision_recall(overall_curve(contents.calibrated), quality, contents.evaluation),
             is_narrow=True,
         ),
         Picture(
             "known-shares",
-            "What can be checked of the probabilities: a tag is known if it is there and was written down. Points on "
-            "the dashed line say that as many tags are known as the probabilities expect; bars are 95 % intervals. "
-            + ("" if quality.is_complete else "Whether the missing are as many as expected, positives cannot show."),
+            "Check of the probabilities: expected and actual share of known tags. On the dashed line, both agree; bars "
+            "are 95 % intervals."
+            + ("" if quality.is_complete else " Known tags cannot show whether the number of missing tags is right."),
             draw.known_shares(reliability(contents.calibrated)),
             is_narrow=True,
         ),
     ]
-    return Section("How good it is, and how we know", text, tables, pictures)
+    return Section("Quality", text, tables, pictures)
 
 
 def _precision_text(quality: Quality) -> str:
-    """What can be said of wrong tags."""
+    """What is known about wrong tags."""
     given, refuted = float(quality.given.sum()), float(quality.refuted.sum())
-    each = f"{given / max(quality.judged, 1):.1f} tags a photo"
+    each = f"{given / max(quality.judged, 1):.1f} tags per photo"
     if quality.is_complete:
         lower, upper = (float(limit) for limit in wilson(quality.found.sum(), given))
         return (
-            f"Every label is known, so that wrong tags are counted as well: of {each}, "
+            f"Every label is known, so wrong tags are counted too: of {each}, "
             f"{percent(quality.overall_precision)} are right (95 % interval {percent(lower)} to {percent(upper)}; F1 "
             f"{percent(quality.overall_f1)})."
         )
     some = f"Of the tags it gives, {quality.found.sum():,.0f} are known to be right, {refuted:,.0f} known to be wrong. "
     return (
-        "If tags were left out at random, it finds about the same share of the true tags that nobody wrote down.\n\n"
-        f"Expected: {'most of ' if refuted else ''}what is absent was not written down, so that wrong tags cannot be "
-        f"counted. {some if refuted else ''}Probabilities say that {percent(quality.overall_precision)} of the tags it "
-        f"gives are right and that it finds {percent(quality.overall_recall)} of the true ones (F1 "
-        f"{percent(quality.overall_f1)}), at {each}. They rest on how many tags are missing, and that has a bound "
-        "only: see the table of all tags."
+        "If tags are missing at random, it finds about the same share of the missing tags.\n\n"
+        f"Expected: {'most ' if refuted else ''}absent tags are not known, so wrong tags cannot be counted. "
+        f"{some if refuted else ''}By the probabilities, {percent(quality.overall_precision)} of the tags it gives are "
+        f"right, and they cover {percent(quality.overall_recall)} of the true tags (F1 {percent(quality.overall_f1)}), "
+        f"at {each}. This depends on the number of missing tags, for which only a bound is known: see the table of all "
+        "tags."
     )
 
 
 def measured_table(contents: RunContents) -> Table:
-    """What evaluation.json measured."""
+    """The measures in evaluation.json."""
     measured = contents.evaluation
     assert measured is not None
     names = {
@@ -89,7 +89,7 @@ def measured_table(contents: RunContents) -> Table:
     notes = [
         f"mAP {100 * measured['mean_average_precision']:.1f} over {len(measured['average_precision']) - len(left_out)} "
         f"of {len(measured['average_precision'])} tags, {measured['images']:,} photos. Unknown labels are not scored.",
-        "Over all: every tag given counts the same. By tag: every kind of tag counts the same.",
+        "Overall: every given tag has the same weight. By tag: every class has the same weight.",
     ]
-    head = ("in percent", "precision over all", "recall", "F1", "precision by tag", "recall", "F1")
+    head = ("in percent", "precision overall", "recall", "F1", "precision by tag", "recall", "F1")
     return Table(f"Measured on {evaluated_table(contents)}", head, tuple(rows), tuple(notes))

@@ -1,4 +1,4 @@
-"""Which photos a report shows, and how they get into the page."""
+"""The photos of a report: which are shown, and how they are embedded in the page."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from positively.report.page import Photo
 SIDE, QUALITY = 240, 72
 """Pixels of the longer side and JPEG quality: about ten kilobytes a picture."""
 _FEW_PIXELS = 100
-# Pairs of a list that are looked through for some of many kinds.
+# Pairs of a list that are searched for examples of many classes.
 _DEEPEST = 20_000
 
 
 class PhotoBook:
-    """Small pictures of a run's images, each read once.
+    """Small pictures of a run's images; each image is read once.
 
     Args:
-        root: Folder below which the images lie; None if it was not found.
-        images: Names of the images; the folders that all of them share are not shown.
+        root: Folder of the images; None if it was not found.
+        images: Names of the images; folders that all of them share are not shown.
     """
 
     def __init__(self, root: Path | None, images: Sequence[str] = ()) -> None:
@@ -38,7 +38,7 @@ class PhotoBook:
         self._made: dict[str, tuple[str, bool]] = {}
 
     def photo(self, image: str, title: str, badge: str = "", lines: Sequence[str] = ()) -> Photo:
-        """A picture with what is said of it; a sentence stands in its place if it cannot be read."""
+        """A picture with its caption, or a sentence if the image cannot be read."""
         if image not in self._made and image not in self.lost:
             try:
                 self._made[image] = self._shrink(image)
@@ -61,20 +61,20 @@ class PhotoBook:
 
 
 def shared_folders(images: Sequence[str]) -> str:
-    """The folders that all images lie in, if their names are whole paths; else nothing.
+    """The folders shared by all images if their names are absolute paths, else an empty text.
 
     >>> shared_folders(["/home/me/photos/a/1.jpg", "/home/me/photos/b/2.jpg"])
     '/home/me/photos/'
     """
     first, last = min(images, default=""), max(images, default="")
-    if not PureWindowsPath(first).anchor:  # which knows the roots of all systems
+    if not PureWindowsPath(first).anchor:  # it knows the roots of all systems
         return ""
     same = [one for one, other in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
     return first[: max(first.rfind(mark, 0, len(same)) for mark in "/\\") + 1]
 
 
 def first_of_each(pairs: Pairs, count: int, each: int) -> list[int]:
-    """Places of the first pairs, not more than ``each`` of a class or one of an image."""
+    """Positions of the first pairs, at most ``each`` per class and one per image."""
     taken: dict[int, int] = {}
     seen: set[int] = set()
     chosen: list[int] = []
@@ -90,7 +90,7 @@ def first_of_each(pairs: Pairs, count: int, each: int) -> list[int]:
 
 
 def expected_mistakes(probabilities: npt.NDArray[np.float64], given: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """``(N,)`` tags of each photo that are expected to be wrong or left out.
+    """``(N,)`` expected number of wrong or omitted tags of each photo.
 
     >>> expected_mistakes(np.array([[0.9, 0.2]]), np.array([[True, False]])).round(2).tolist()
     [0.3]

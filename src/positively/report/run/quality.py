@@ -1,4 +1,4 @@
-"""How good a run is, class by class, as far as positives alone can tell."""
+"""The quality of a run for each class, as far as positives alone show it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _DEVIATIONS = 1.96
 
 @dataclass(frozen=True)
 class Quality:
-    """What the thresholds of a run do to its own photos; every array is ``(C,)``.
+    """Precision and recall of a run on its own photos; every array is ``(C,)``.
 
-    Recall can be counted: known tags that the classifier, without having seen them, finds again. Precision can be
-    counted where every label is known. Elsewhere it can only be expected, since nobody wrote down what is absent; it
-    lies between what is known to be right and what the bound on the number of positives allows.
+    Recall is counted: the share of known tags that the classifier finds again without having seen them. Precision is
+    counted only if every label is known. Otherwise absent tags are not known and precision is an expected value,
+    between the share known to be right and what the bound on the number of positives allows.
     """
 
     judged: int
-    """Photos whose scores are free of their own tags, which all this is read off."""
+    """Photos with scores that do not depend on their own tags; all counts are over these photos."""
     known: Values
     """Known positives among them."""
     found: Values
@@ -34,9 +34,9 @@ class Quality:
     given: Values
     """Photos that get the tag."""
     refuted: Values
-    """Those of them that are known not to carry it."""
+    """Those of them that are known not to carry the tag."""
     is_complete: bool
-    """Whether every label is known, so that all can be counted."""
+    """Whether every label is known, so that precision is counted."""
     positives: Values
     """Expected positives, known and hidden."""
     at_most: Values
@@ -44,14 +44,14 @@ class Quality:
     """Share of the positives that is known."""
     thresholds: Values
     precision: Values
-    """Expected share of right tags; NaN where none is given."""
+    """Expected share of right tags; NaN if the tag is never given."""
     recall: Values
     """Expected share of the positives that is found."""
     learned: npt.NDArray[np.bool_]
 
     @property
     def precision_range(self) -> tuple[Values, Values]:
-        """Of counted ones the 95 % interval; else what is known to be right, and what ``at_most`` would make right."""
+        """If counted, the 95 % interval; else the share known to be right and what ``at_most`` allows."""
         if self.is_complete:
             return wilson(self.found, self.given)
         lower = self.found / np.maximum(self.given, 1.0)
@@ -60,17 +60,17 @@ class Quality:
 
     @property
     def recall_range(self) -> tuple[Values, Values]:
-        """95 % interval of the recall that was counted."""
+        """95 % interval of the counted recall."""
         return wilson(self.found, self.known)
 
     @property
     def counted(self) -> str:
-        """How precision is known."""
+        """Whether precision is counted or expected."""
         return "counted" if self.is_complete else "expected"
 
     @property
     def right(self) -> float:
-        """Expected number of right tags among all that are given."""
+        """Expected number of right tags among those given."""
         return float(np.nansum(self.precision * self.given))
 
     @property
@@ -90,12 +90,12 @@ class Quality:
 
 
 def judge(calibrated: CalibratedScores, thresholds: Values, counts: CalibratedScores | None = None) -> Quality:
-    """What thresholds do, by the out-of-sample scores a calibration was made from.
+    """Judge thresholds by the out-of-sample scores behind a calibration.
 
     Args:
         calibrated: What the run's scores mean.
-        thresholds: ``(C,)`` probabilities from which on a tag is given.
-        counts: What says how many positives there are, so that a page has one answer; by default the same.
+        thresholds: ``(C,)`` thresholds of the probabilities.
+        counts: Calibration that gives the number of positives, so that a page has one number; by default the same.
     """
     calibration, summary, counts = calibrated.calibration, calibrated.summary, counts or calibrated
     judged, counted_photos = (int(part.images.sum(axis=1).max(initial=0)) for part in (summary, counts.summary))
@@ -107,7 +107,7 @@ def judge(calibrated: CalibratedScores, thresholds: Values, counts: CalibratedSc
     counted = found / np.where(given > 0, given, np.nan), found / np.maximum(known.sum(axis=1), 1.0)
     precision, recall = counted if is_complete else (expected.precision, expected.recall)
     learned = calibration.learned & np.isfinite(thresholds)
-    # Of a tag that was not learned, what is on record is all there is.
+    # For a tag that was not learned, only the known labels count.
     positives, at_most = (
         np.where(learned, part * judged / max(counted_photos, 1), known.sum(axis=1))
         for part in (counts.calibration.positives, counts.calibration.at_most)
@@ -130,7 +130,7 @@ def judge(calibrated: CalibratedScores, thresholds: Values, counts: CalibratedSc
 
 
 def wilson(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[Values, Values]:
-    """Wilson's 95 % interval of a share; all of [0, 1] where nothing was tried.
+    """Wilson's 95 % interval of a share; [0, 1] if there were no trials.
 
     >>> [float(limit.round(2)) for limit in wilson(8, 10)]
     [0.49, 0.94]
@@ -143,7 +143,7 @@ def wilson(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[Values, Values]:
 
 
 def overall_curve(calibrated: CalibratedScores) -> tuple[Values, Values]:
-    """Expected recall and precision over all learned classes, from the likeliest tag to the least likely."""
+    """Expected recall and precision over all learned classes, from the most to the least probable tag."""
     learned = calibrated.calibration.learned
     probabilities = bin_probabilities(calibrated.calibration, calibrated.summary)
     total = max(float((probabilities * calibrated.summary.images).sum()), 1e-12)
@@ -155,7 +155,7 @@ def overall_curve(calibrated: CalibratedScores) -> tuple[Values, Values]:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Pairs of photo and tag in B bins: how many are expected to be known, and how many are."""
+    """Pairs of photo and tag in B bins, with the expected and the actual number of known tags."""
 
     expected: Values
     """``(B,)`` expected share of known tags."""
@@ -164,10 +164,11 @@ class Reliability:
 
 
 def reliability(calibrated: CalibratedScores, bins: int = 12) -> Reliability:
-    """Expected share of known tags, c·p, beside the share that is known.
+    """Expected share of known tags, c·p, and the actual share.
 
-    This is what positives alone can check of a probability p: a tag is known if it is there (p) and was written down
-    (c). Bins hold about the same number of expected known tags. Reviewed pairs were chosen by score and stay out.
+    This is the check of a probability p that positives allow: a tag is known if it is present (p) and recorded (c).
+    Bins hold about the same number of expected known tags. Reviewed pairs are left out, because they were chosen by
+    score.
     """
     calibration, summary = calibrated.calibration, calibrated.summary
     learned = calibration.learned

@@ -1,4 +1,4 @@
-"""What can honestly be said of a run whose scores are no probabilities."""
+"""The report of a run whose scores are not probabilities."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from positively.report.tables import Table
 
 
 def scores_section(contents: RunContents) -> Section:
-    """That nothing can be expected of plain scores, and what was measured if anything was."""
+    """Why plain scores give no expected quality, and what was measured."""
     text = (
-        f"The method '{contents.config.get('method')}' gives scores that order photos by how likely they carry a tag. "
-        "They are no probabilities, and the run has none of photos whose tags it did not learn from: how many tags are "
-        "right, how many are missing and which look wrong cannot be told from it."
+        f"The method '{contents.config.get('method')}' gives scores that rank photos by how likely they carry a tag. "
+        "The scores are not probabilities, and the run has no scores of photos it did not learn from. So it cannot "
+        "tell how many tags are right, how many are missing and which are suspicious."
     )
     if contents.evaluation is None:
         text += (
-            "\n\nTwo ways on: positively evaluate RUN test.csv measures it on photos whose tags are complete; method "
-            "'auto' on a frozen backbone gives probabilities from the tags alone."
+            "\n\nTo measure it, run positively evaluate RUN test.csv on photos with complete tags. To get "
+            "probabilities from the tags alone, train with method 'auto' on a frozen backbone."
         )
     tables = [measured_table(contents)] if contents.evaluation is not None else []
-    return Section("How good it is, and how we know", text, tables)
+    return Section("Quality", text, tables)
 
 
 def thresholds_section(contents: RunContents) -> Section:
@@ -37,13 +37,13 @@ def thresholds_section(contents: RunContents) -> Section:
     pictures = [
         Picture(
             "thresholds",
-            f"From which score on a tag is given.{of_all(shown, classes)}",
+            f"Threshold of the score of each tag.{of_all(shown, classes)}",
             draw.plain_thresholds(classes, shown, thresholds),
             is_narrow=True,
         )
     ]
     if known is not None:
-        caption = f"Photos that carry each tag on record.{of_all(shown, classes)}"
+        caption = f"Photos known to carry each tag.{of_all(shown, classes)}"
         pictures.insert(0, Picture("known", caption, draw.known_counts(classes, shown, known), is_narrow=True))
     head = ["tag", *(["known"] if known is not None else []), "threshold", *(["AP, measured"] if measured else [])]
     rows = []
@@ -54,6 +54,6 @@ def thresholds_section(contents: RunContents) -> Section:
             value = measured.get(classes[index])
             row.append("–" if value is None else f"{100 * value:.1f}")
         rows.append(tuple(row))
-    note = "Thresholds were found on photos held out from training." if "holdout" in contents.parts else ""
+    note = "The thresholds were chosen on held-out photos." if "holdout" in contents.parts else ""
     table = Table("All tags", tuple(head), tuple(rows), (note,) if note else (), is_sortable=True)
     return Section("Tag by tag", "", [table], pictures)

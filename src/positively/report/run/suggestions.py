@@ -1,4 +1,4 @@
-"""Photos of a run's report: the most probable missing tags, the surest, the most doubtful, tags that look wrong."""
+"""Photos of a report: the most probable missing tags, certain and uncertain photos, suspicious tags."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MISSING, _OTHERS, _EACH = 24, 12, 3
 
 
 def listing(contents: RunContents) -> MissingTags | None:
-    """The list of missing tags, where the run has what it takes."""
+    """The list of missing tags, if the run stored scores for it."""
     found = contents.out_of_sample
     if found is None or contents.states is None:
         return None
@@ -40,7 +40,7 @@ def listing(contents: RunContents) -> MissingTags | None:
 def missing_section(
     contents: RunContents, quality: Quality, missing: MissingTags | None, book: PhotoBook
 ) -> Section | None:
-    """The tags that are probably missing, with photos, how many, and how far down the list it pays to look."""
+    """The probable missing tags with photos, their number, and the expected precision along the list."""
     classes, (known, scale) = contents.classes, on_record(contents, quality)
     positives, at_most = scale * quality.positives, scale * quality.at_most
     gone, most = (float(np.maximum(part - known, 0.0)[quality.learned].sum()) for part in (positives, at_most))
@@ -52,21 +52,21 @@ def missing_section(
     pictures = [
         Picture(
             "known-and-missing",
-            "Photos known to carry a tag, and photos expected to, known and missing; nine of ten tags stay below 'at "
-            f"most'.{of_all(shown, classes)}",
+            "Photos known to carry a tag, photos expected to carry it (known and missing), and the upper bound, which "
+            f"nine of ten tags do not exceed.{of_all(shown, classes)}",
             draw.known_and_missing(classes, shown, known, positives, at_most),
             is_narrow=True,
         )
     ]
     if missing is None:
-        text += " The table is too large for its scores to be stored: positively missing lists them."
+        text += " The table is too large to store its scores; positively missing lists them."
         return Section("Missing tags", text, pictures=pictures)
     precision = missing.expected_precision
     depths = [depth for depth in (100, 500, 1000) if depth <= len(missing)] or [len(missing)]
     told = ", ".join(f"{percent(precision[depth - 1])} of the first {depth:,}" for depth in depths)
-    text += f" Of all tags that nobody wrote down, likeliest first, {told} should be right."
+    text += f" Of the suggestions, most probable first, {told} are expected to be right."
     text += f" {how_scored(contents)}{sampled(contents)}"
-    caption = "How far down the list it pays to look: expected share of right ones among the first suggestions."
+    caption = "Expected share of right tags among the first suggestions."
     pictures.insert(0, Picture("missing-precision", caption, draw.expected_precision(precision), is_narrow=True))
     photos = [
         book.photo(
@@ -75,25 +75,25 @@ def missing_section(
         )
         for place in first_of_each(missing, _MISSING, _EACH)
     ]
-    about = f"Not more than {_EACH} of a tag. The percentage is the probability that the photo carries it."
+    about = f"At most {_EACH} photos per tag. The percentage is the probability that the photo carries the tag."
     galleries = [Gallery("The most probable missing tags", about, photos)]
     return Section("Missing tags", text, pictures=pictures, galleries=galleries)
 
 
 def how_scored(contents: RunContents) -> str:
-    """Say what the scores of the photos have seen: a network that learned knows the photos it learned from."""
+    """What the scores of the photos depend on: a fine-tuned network has seen the photos it learned from."""
     if has_exact_scores(contents.model):
         return "Every photo was scored without its own tags."
     return (
-        "The head was solved without a photo's own tags, but the network did learn from them: it is surer of these "
-        "photos than it would be of new ones."
+        "The head was fitted without a photo's own tags, but the network did learn from them, so it is more certain "
+        "about these photos than about new ones."
     )
 
 
 def photos_section(
     contents: RunContents, missing: MissingTags, probabilities: Values, thresholds: Values, book: PhotoBook
 ) -> Section:
-    """The surest, the most doubtful, and known tags that look wrong."""
+    """The most certain and the most uncertain photos, and suspicious tags."""
     given, learned = probabilities >= thresholds, np.isfinite(thresholds)
     mistakes = expected_mistakes(probabilities[:, learned], given[:, learned])
     tagged = np.flatnonzero(given.any(axis=1))
@@ -117,22 +117,22 @@ def photos_section(
 
     galleries = [
         Gallery(
-            "The surest",
-            f"Photos with the fewest mistakes to be expected, not more than {_EACH} of a kind.",
+            "Most certain",
+            f"Photos with the fewest expected mistakes, at most {_EACH} per tag.",
             [whole(row) for row in surest],
         ),
         Gallery(
-            "The most doubtful",
-            "Photos with the most tags that are expected to be wrong or left out.",
+            "Most uncertain",
+            "Photos with the most tags that are expected to be wrong or missing.",
             [doubted(int(row)) for row in doubtful],
         ),
     ]
     if wrong:
         galleries.append(
             Gallery(
-                "Known tags that look wrong",
-                "Tags on record that the photo itself does not bear out: a slip, or a view that is hard to see. The "
-                "percentage is the probability by looks alone.",
+                "Suspicious tags",
+                "Known tags that do not match the photo: a mistake, or a photo that is hard to recognize. The "
+                "percentage is the probability by the photo alone.",
                 [_wrong_photo(missing, place, probabilities, contents, book) for place in wrong],
                 is_warning=True,
             )
@@ -141,7 +141,7 @@ def photos_section(
 
 
 def _varied(rows: npt.NDArray[np.int64], kinds: npt.NDArray[np.int64]) -> list[int]:
-    """The first rows, not more than a few of a kind."""
+    """The first rows, at most a few per class."""
     earlier: dict[int, int] = {}
     chosen: list[int] = []
     for row, kind in zip(rows.tolist(), kinds.tolist(), strict=True):

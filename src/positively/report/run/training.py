@@ -1,4 +1,4 @@
-"""What was trained on what, and where."""
+"""Training data, settings and machine of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATES = ((POSITIVE, "positive"), (NEGATIVE, "negative"), (UNKNOWN, "unknown"))
 
 
 def training_section(contents: RunContents) -> Section:
-    """What was trained on what, and on which machine."""
+    """Training data and settings."""
     config, parts = contents.config, contents.parts
     rows = [("Table", str(config.get("table") or contents.source))]
     if config.get("images"):
@@ -22,7 +22,7 @@ def training_section(contents: RunContents) -> Section:
     rows.append(("Photos", f"{len(parts):,}" + (f", {held_out:,} of them held out" if held_out else "")))
     if contents.states is not None:
         rows.append(("Labels", _labels(contents)))
-    rows += [("How blanks were read", _blanks(contents)), *_hidden(contents)]
+    rows += [("Blanks", _blanks(contents)), *_hidden(contents)]
     options = ", ".join(f"{name} {value}" for name, value in (config.get("method_options") or {}).items())
     rows += [
         ("Method", f"{config.get('method')}" + (f" ({options})" if options else "")),
@@ -37,41 +37,43 @@ def training_section(contents: RunContents) -> Section:
     pictures = []
     measures = [name for name in (contents.history[0] if contents.history else {}) if _is_curve(contents, name)]
     if measures:
-        caption = "What was measured after each epoch. A PU loss is often negative; lower is better."
+        caption = "Measures after each epoch. A PU loss can be negative; lower is better."
         pictures = [Picture("epochs", caption, draw.epochs(contents.history, measures[:4]), is_narrow=True)]
     elif contents.history:
         last = contents.history[-1]
         told = ", ".join(
             f"{name.replace('_', ' ')} {float(value):.3g}" for name, value in last.items() if _told(name, value)
         )
-        rows.append(("Found in training", told))
-    return Section("What was trained on what", "", [Table("Training", ("", ""), tuple(rows), is_text=True)], pictures)
+        rows.append(("Measured in training", told))
+    return Section("Training", "", [Table("Training", ("", ""), tuple(rows), is_text=True)], pictures)
 
 
 def _labels(contents: RunContents) -> str:
     assert contents.states is not None
     counts = [(int((contents.states == state).sum()), name) for state, name in _STATES]
     told = ", ".join(f"{count:,} {name}" for count, name in counts if count)
-    return told + ("" if len(contents.images) == len(contents.parts) else f", among {len(contents.images):,} photos")
+    return told + (
+        "" if len(contents.images) == len(contents.parts) else f", in a sample of {len(contents.images):,} photos"
+    )
 
 
 def _blanks(contents: RunContents) -> str:
     blank = contents.config.get("blank")
     if blank is None:
-        return "as the table from Python has them"
+        return "as in the table from Python"
     zero = contents.config.get("zero")
-    return f"a tag that is not there, or an empty cell, is {blank}; 0 is {zero}"
+    return f"a missing tag or an empty cell is {blank}; 0 is {zero}"
 
 
 def _hidden(contents: RunContents) -> list[tuple[str, str]]:
-    """What an experiment hid from the training."""
+    """Labels that an experiment hid from the training."""
     config, told = contents.config, []
     if config.get("flip_positives"):
-        told.append(f"{percent(config['flip_positives'])} of the positives called negative")
+        told.append(f"{percent(config['flip_positives'])} of the positives changed to negative")
     if config.get("known_ratio", 1.0) < 1.0:
         told.append(f"all but {percent(config['known_ratio'])} of the labels, at random")
     if config.get("single_positive"):
-        told.append("all but one positive a photo")
+        told.append("all but one positive per photo")
     if config.get("positives_only"):
         told.append("every negative")
     return [("Hidden before training", "; ".join(told))] if told else []
@@ -87,7 +89,7 @@ def _is_curve(contents: RunContents, name: str) -> bool:
 
 
 def environment_section(contents: RunContents) -> Section:
-    """What it ran on."""
+    """The machine and the packages of the training."""
     environment = contents.environment
     rows = [
         (name, str(environment[key]))

@@ -1,4 +1,4 @@
-"""How a run's report puts numbers and names into words."""
+"""Numbers and names as the report of a run shows them."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Rows = npt.NDArray[np.int64]
 
 NO_BREAK = "\u00a0"
 MOST_CLASSES = 24
-"""Classes in a figure; the tables have all."""
+"""Classes in a figure; the tables show all."""
 
 
 def percent(share: float) -> str:
-    """A share as people read it.
+    """A share in percent, as readers expect it.
 
     >>> [percent(share).replace(NO_BREAK, " ") for share in (0.514, 0.0042, 0.0001, 0.999, 1.0, float("nan"))]
     ['51 %', '0.4 %', '< 0.1 %', '> 99 %', '100 %', '–']
     """
     if not np.isfinite(share):
         return "–"
-    if 0 < share < 0.001 or 0.995 <= share < 1:  # no more digits than anybody knows
+    if 0 < share < 0.001 or 0.995 <= share < 1:  # no more digits than are known
         return f"{'<' if share < 0.5 else '>'}{NO_BREAK}{'0.1' if share < 0.5 else '99'}{NO_BREAK}%"
     digits = f"{100 * share:.0f}" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}".removesuffix(".0")
     return f"{digits}{NO_BREAK}%"
 
 
 def rounded(number: float) -> str:
-    """Three digits of a number that is not known better."""
+    """A number to three significant digits."""
     return f"{float(f'{number:.3g}'):,.0f}"
 
 
 def duration(seconds: float) -> str:
-    """Time as people read it.
+    """A duration in hours, minutes and seconds.
 
     >>> duration(3725)
     '1 h 2 min 5 s'
@@ -58,12 +58,12 @@ def largest_classes(weights: Values, most: int) -> Rows:
 
 
 def of_all(shown: Rows, classes: Sequence[str]) -> str:
-    """Say that a figure shows some of the classes only."""
+    """A note that a figure shows only some of the classes."""
     return f" The {len(shown)} most frequent of {len(classes):,} tags." if len(shown) < len(classes) else ""
 
 
 def known_counts(contents: RunContents) -> Values | None:
-    """``(C,)`` photos that carry each tag on record; of a very large table, by the photos looked at."""
+    """``(C,)`` photos known to carry each tag; estimated from the sample for a very large table."""
     if contents.states is None:
         return None
     known: Values = (contents.states == POSITIVE).sum(axis=0).astype(np.float64)
@@ -71,26 +71,26 @@ def known_counts(contents: RunContents) -> Values | None:
 
 
 def on_record(contents: RunContents, quality: Quality) -> tuple[Values, float]:
-    """``(C,)`` photos that carry each tag on record, and how many photos of the table stand for one that was judged."""
+    """``(C,)`` photos known to carry each tag, and the number of photos in the table per judged photo."""
     scale, known = len(contents.parts) / max(quality.judged, 1), known_counts(contents)
     return (known if known is not None else scale * quality.known), scale
 
 
 def evaluated_table(contents: RunContents) -> str:
-    """Name of what the run was evaluated on."""
-    # Windows paths know both slashes, so that a run may be read on another system than it was evaluated on.
+    """Name of the table the run was evaluated on."""
+    # Windows paths accept both slashes, so the run may be read on another system.
     return PureWindowsPath((contents.evaluation or {}).get("table") or "the test table").name
 
 
 def written_tags(contents: RunContents, row: int) -> str:
-    """Which tags of a photo are on record."""
+    """The known tags of a photo."""
     assert contents.states is not None
     tags = [contents.classes[index] for index in np.flatnonzero(contents.states[row] == POSITIVE)]
-    return f"written down: {and_more(tags)}" if tags else "nothing written down"
+    return f"known: {and_more(tags)}" if tags else "no known tags"
 
 
 def sampled(contents: RunContents) -> str:
-    """Say that not all photos of a very large table were looked at."""
+    """A note that only a sample of a very large table is shown."""
     if len(contents.images) == len(contents.parts):
         return ""
-    return f" Of {len(contents.parts):,} photos {len(contents.images):,} were looked at for this page."
+    return f" This page uses a sample of {len(contents.images):,} of the {len(contents.parts):,} photos."

@@ -1,4 +1,4 @@
-"""A finished run → report.html."""
+"""Write report.html of a finished run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from positively.report.run.summary import summary_section
 from positively.report.run.training import environment_section, training_section
 from positively.runs.sources import photo_root
 
-# By the first bytes of a page one can tell whether it is ours.
+# The first bytes of a page show whether positively wrote it.
 _MARK = '<meta name="generator" content="positively">'
 _HEAD_CHARACTERS = 1000
 
@@ -32,21 +32,21 @@ def write_run_report(
     images: str | Path | None = None,
     table: LabelTable | None = None,
 ) -> Path:
-    """Write what is to be known of a run as one self-contained page.
+    """Write a one-page summary of a run as self-contained HTML.
 
     Args:
         run: The run folder.
         out: The page; default: report.html in the run folder.
-        images: Folder in which the images lie; default: where they were when the run was trained.
-        table: What the run was trained on, if at hand.
+        images: Folder of the images; default: where they were when the run was trained.
+        table: The table the run was trained on, if available.
 
     Returns:
         The page.
 
     Raises:
         RunError: There is no finished run.
-        FileError: Another page lies where this one is to be written.
-        ImageError: None of the run's images lies in the folder that was named.
+        FileError: Another file is in the place of the page.
+        ImageError: None of the run's images is in the given folder.
     """
     contents = read_contents(run, table)
     page = Path(out) if out is not None else contents.folder.report
@@ -54,7 +54,7 @@ def write_run_report(
     likely = [contents.root] if contents.root is not None else []
     root = photo_root(contents.folder.path, contents.images, contents.config, images, likely)
     book = PhotoBook(root, contents.images)
-    title = f"Report of {contents.folder.path.absolute().name}"
+    title = f"Run {contents.folder.path.absolute().name} of {contents.source}"
     write_text(page, render_page(run_sections(contents, book), title, _lead(contents)))
     contents.folder.record(page)
     return page
@@ -65,9 +65,9 @@ def _is_report(page: Path) -> bool:
 
 
 def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
-    """Everything that can be said of a run, the most useful first."""
+    """All sections of the report, the most useful first."""
     calibrated, missing = contents.calibrated, listing(contents)
-    # One answer to how many tags are missing: that of the list.
+    # The list of missing tags decides how many are missing, so that the page has one number.
     counts = contents.out_of_sample.calibrated if contents.out_of_sample is not None else None
     quality = judge(calibrated, contents.thresholds, counts) if calibrated is not None else None
     sections: list[Section | None] = [summary_section(contents, quality, missing)]
@@ -82,7 +82,7 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
     if missing is not None and calibrated is not None and quality is not None and quality.given.any():
         assert contents.out_of_sample is not None and contents.states is not None
         scores, calibration = contents.out_of_sample.scores, contents.out_of_sample.calibrated.calibration
-        # A tag that was not learned has no probability to be trusted: what is on record is all there is.
+        # A tag that was not learned has no reliable probability, so only its known labels count.
         if not quality.is_complete:
             soft = calibration.soft_targets(scores, contents.states)
             soft = np.where(calibration.learned, soft, contents.states == POSITIVE)
@@ -96,6 +96,6 @@ def run_sections(contents: RunContents, book: PhotoBook) -> list[Section]:
 def _lead(contents: RunContents) -> str:
     config = contents.config
     return (
-        f"Learned from {contents.source} ({len(contents.parts):,} photos) by {config.get('method')} on "
-        f"{config.get('backbone')}."
+        f"Trained on {contents.source} ({len(contents.parts):,} photos) with method {config.get('method')} and "
+        f"backbone {config.get('backbone')}."
     )

@@ -1,31 +1,31 @@
-// One question at a time. Random checks have known odds, so that what they find is an honest count.
+// One question at a time. Random checks have known probabilities, so they give an unbiased count.
 
 import { $, announce, count, figure, fill, h, isView, key, picture, plural, toast } from "./dom.js";
 import { hold, isPlain, keyOf } from "./keys.js";
 import { answer, ask, expectedMissing, review, startAudit, tagOf } from "./review.js";
 
 const WAYS = {
-  mixed: ["Mixed", "Of ten: six likeliest, two that teach, two at random."],
-  audit: ["Random check", "Drawn at random with known odds: an honest count of what is missing."],
-  teaching: ["Most useful", "What the model is least sure of: each answer teaches it most."],
-  likeliest: ["Likeliest", "What is most probably missing, whatever the tag."],
+  mixed: ["Mixed", "Of ten questions, six are the most probable tags, two teach the model most, two are random."],
+  audit: ["Random check", "Random photos and tags. They estimate how many tags are still missing."],
+  teaching: ["Most useful", "The model is least certain about these, so each answer teaches it most."],
+  likeliest: ["Most probable", "The most probable missing tags, over all tags."],
 };
 
 let way = "mixed";
-let turn = 0; // questions answered: which turn of the mixture it is
+let turn = 0; // number of questions answered, which is the position in the mixture
 let queue = [];
 let last = null;
 let isLoading = true;
 
-let requested = 0; // requests for questions, and the latest of them that was answered
+let requested = 0; // number of requests for questions, and the latest that was answered
 let received = 0;
 
-const pending = new Set(); // answers on their way: the server may still ask for them
+const pending = new Set(); // answers being sent: the server may still ask these questions
 const isComing = () => isLoading || pending.size > 0;
 const nameOf = (item) => `${item.row} ${item.tag}`;
-const waysOf = new Map(); // how each was asked: as such it is asked again
+const waysOf = new Map(); // way of asking of each question, kept for asking it again
 
-/** Choose anew what follows the question on the screen; that one stays, unless it was answered elsewhere. */
+/** Choose the next questions again. The one on the screen stays unless it was answered elsewhere. */
 async function more() {
   const asked = way;
   const number = ++requested;
@@ -40,9 +40,9 @@ async function more() {
   const gone = new Set(told.answered.map(([row, tag]) => nameOf({ row, tag })));
   const staying = queue.slice(0, 1).filter((item) => !gone.has(nameOf(item)));
   const here = new Set([...pending, ...staying.map(nameOf)]);
-  // A quick hand has gone on meanwhile: turns that have passed are left out.
+  // The user may have answered meanwhile: leave out turns that have passed.
   const coming = told.items.slice(Math.max(turn + staying.length - begin, 0));
-  // A question that is here already would give its turn to the next: the answer on its way asks for the rest again.
+  // Stop at a question that is already here; the answer being sent asks for the rest again.
   const repeated = coming.findIndex((item) => here.has(nameOf(item)));
   const following = repeated < 0 ? coming : coming.slice(0, repeated);
   queue = [...staying, ...following];
@@ -80,10 +80,10 @@ function estimate() {
   const model = expectedMissing();
   const lines = found
     ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
-    : [h("strong", {}, `About ${count(model)} tags still missing, the model thinks`), h("span", {}, "Some thirty random checks tell how far it can be believed.")];
+    : [h("strong", {}, `About ${count(model)} tags still missing, by the model`), h("span", {}, "About thirty random checks give a reliable estimate.")];
   const isUsedUp = way === "audit" && !queue.length && !isComing() && tags.some((tag) => tag.missing > 0);
-  if (unchecked) lines.push(h("button", { onclick: restart }, `Draw anew, with ${plural(unchecked, "new tag")}`));
-  else if (isUsedUp) lines.push(h("button", { onclick: restart }, "Draw new ones, among what is open"));
+  if (unchecked) lines.push(h("button", { onclick: restart }, `Draw again, with ${plural(unchecked, "new tag")}`));
+  else if (isUsedUp) lines.push(h("button", { onclick: restart }, "Draw new questions"));
   return h("div", { class: "estimate" }, ...lines);
 }
 
@@ -92,7 +92,7 @@ async function restart() {
   queue = [];
   await more();
   paint();
-  toast("A new random check begins, over all tags.");
+  toast("A new random check over all tags has started.");
 }
 
 function paint() {
@@ -103,7 +103,7 @@ function paint() {
   const ways = Object.entries(WAYS).map(([name, [label]]) =>
     h("button", { class: "segment", "aria-pressed": String(name === way), onclick: () => choose(name) }, label),
   );
-  if (item) announce(`Does ${item.tag} belong here? ${item.name}`);
+  if (item) announce(`Does this photo show ${item.tag}? ${item.name}`);
   const wordOf = (state) => (state > 0 ? "yes" : state < 0 ? "no" : "skipped");
   fill($("main"), h(
       "div",
@@ -111,8 +111,8 @@ function paint() {
       h("div", { class: "segments", role: "group", "aria-label": "Way of asking" }, ...ways),
       item
         ? figure(item)
-        : h("p", { class: "empty" }, isComing() ? "…" : "Nothing is left to ask this way."),
-      item && h("p", { class: "question" }, "Does ", h("strong", {}, item.tag), " belong here?"),
+        : h("p", { class: "empty" }, isComing() ? "…" : "No questions left of this kind."),
+      item && h("p", { class: "question" }, "Does this photo show ", h("strong", {}, item.tag), "?"),
       h("div", { class: "below" }, estimate(), last && h("p", { class: "soft" }, `Last: ${last.tag}, ${wordOf(last.state)}`)),
     ),
   );
@@ -140,7 +140,7 @@ export const check = {
   enter: () => hold(renew()),
   title: () => paint(),
   refresh: renew,
-  /** Ask again what was taken back. */
+  /** Ask the question again whose answer was undone. */
   async undone([[row, tag]]) {
     last = null;
     const told = tagOf(tag) ? await ask("/api/grid", { tag, rows: [row] }) : null;

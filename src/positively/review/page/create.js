@@ -1,4 +1,4 @@
-// A tag that nobody had: a few photos that carry it, and a name.
+// A new tag: a name and a few photos that carry it.
 
 import { $, fill, h, isView, key, plural } from "./dom.js";
 import { isPlain } from "./keys.js";
@@ -10,10 +10,10 @@ let order = "diverse";
 let begins = [0];
 let picked = new Map();
 
-// The bar is made once and only brought up to date: a field that is taken out and put back loses the letter on its way.
+// The bar is created once and then updated: replacing the input would lose letters while typing.
 const input = h("input", { id: "tag-name", placeholder: "Name of the tag", autocomplete: "off", maxLength: 200, oninput: () => paintBar() });
 const counted = h("p", { class: "told" });
-const find = h("button", { id: "find", class: "primary" }, "Find it in all others", key("⏎"));
+const find = h("button", { id: "find", class: "primary" }, "Find it in all photos", key("⏎"));
 const form = h("form", { class: "other", onsubmit: create }, h("label", { class: "hidden", for: "tag-name" }, "Name of the tag"), input, find);
 const orderButton = h("button", { onclick: () => shuffle() });
 const previous = h("button", { class: "icon", "aria-label": "Previous page", onclick: () => back() }, "‹");
@@ -21,7 +21,7 @@ const more = h("button", { onclick: () => next() }, "More photos ›");
 
 const tiles = new Tiles({ label: "All photos", zoom: (item) => openZoom(item, null, tiles, null), changed: () => gather() });
 
-/** What is selected on this page joins what was picked on others. */
+/** Add the selection on this page to the photos picked on other pages. */
 function gather() {
   tiles.items.forEach((item, place) => (tiles.selected.has(place) ? picked.set(item.row, item) : picked.delete(item.row)));
   paintBar();
@@ -78,7 +78,7 @@ async function create(event) {
   location.hash = `#grid/${encodeURIComponent(told.name)}`;
 }
 
-/** Begin with a name and a photo from elsewhere. */
+/** Start with a name and a photo from another view. */
 export function beginTag(text, item) {
   input.value = text;
   picked = new Map([[item.row, item]]);
@@ -95,7 +95,7 @@ export const create_ = {
   },
   title() {
     $("title").textContent = "New tag";
-    $("subtitle").textContent = "Pick photos that share something, three if you can, and name it.";
+    $("subtitle").textContent = "Pick at least three photos that share something, and name it.";
   },
   async refresh() {},
   key(event) {
@@ -107,7 +107,7 @@ export const create_ = {
     else return tiles.key(event);
     return true;
   },
-  /** A letter is on its way: it belongs to the name. */
+  /** A typed letter goes to the name. */
   typing() {
     input.focus();
     input.setSelectionRange(input.value.length, input.value.length);

@@ -1,8 +1,8 @@
-// Small helpers: elements, numbers for people, a note at the edge of the screen.
+// Helpers for elements, formatted numbers and notifications.
 
 export const $ = (id) => document.getElementById(id);
 
-/** Whether a view is still the one on the screen, and no other was asked for meanwhile. */
+/** Whether a view is still on the screen and no other was requested. */
 export const isView = (name) => document.body.dataset.view === name && (location.hash.slice(1) || "grid").startsWith(name);
 
 /** An element with properties (on… are listeners, aria-… and data-… attributes) and children. */
@@ -22,7 +22,7 @@ export function h(name, properties = {}, ...children) {
 const present = (children) => children.filter((child) => child !== null && child !== undefined && child !== false);
 const nameOf = (element) => element.dataset.name || element.id || element.getAttribute("href") || element.ariaLabel || element.textContent;
 
-/** Put children into an element in place of what is there; the focus goes to the successor of what had it. */
+/** Replace the children of an element; the focus moves to the new element of the same name. */
 export function fill(element, ...children) {
   const focused = document.activeElement;
   const name = focused !== element && element.contains(focused) ? nameOf(focused) : null;
@@ -32,28 +32,28 @@ export function fill(element, ...children) {
   (successor ?? element.querySelector(".primary"))?.focus({ preventScroll: true });
 }
 
-/** Have screen readers say something, once. */
+/** Announce a text to screen readers, once. */
 export function announce(text) {
   if ($("announced").textContent !== text) $("announced").textContent = text;
 }
 
 export const count = (value) => Math.round(value).toLocaleString("en");
-/** Nothing is certain that is not known: "> 99 %". */
+/** A probability is never shown as certain: "> 99 %". */
 export const percent = (value) => (value >= 0.995 && value < 1 ? "> 99 %" : value > 0 && value < 0.005 ? "< 1 %" : `${Math.round(100 * value)} %`);
 export const plural = (number, what) => `${count(number)} ${what}${Math.round(number) === 1 ? "" : "s"}`;
 export const key = (text) => h("kbd", { "aria-hidden": "true" }, text);
 
-/** A label that is shorter on a phone; screen readers hear the long one. */
+/** A label that is shorter on a phone; screen readers read the long one. */
 export const label = (long, short) => [
   h("span", { class: "long" }, long),
   h("span", { class: "short", "aria-hidden": "true" }, short),
 ];
 
 /** Why a tag has no number: it may have many photos, and still nothing in their looks that others lack. */
-export const UNCOUNTED = "too few stand out to count what is missing";
+export const UNCOUNTED = "number of missing not known";
 
 /** "about 31", "almost none": what an expected number means. */
-export const about = (value) => (value < 0.5 ? "hardly any" : `about ${count(value)}`);
+export const about = (value) => (value < 0.5 ? "almost none" : `about ${count(value)}`);
 
 let hiding = 0;
 /** A sentence at the edge of the screen, read aloud by screen readers. */

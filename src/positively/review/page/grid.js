@@ -1,4 +1,4 @@
-// Photos of one tag, likeliest first. A page stays as it is until it is done; then the next comes, newly ranked.
+// Photos of one tag, most probable first. A page stays the same until it is done; the next page uses the new ranking.
 
 import { $, UNCOUNTED, about, fill, h, isView, key, label, percent, plural, toast } from "./dom.js";
 import { hold, isPlain, keyOf } from "./keys.js";
@@ -10,10 +10,10 @@ let tag = null;
 let pages = [];
 let page = 0;
 let isWaiting = false;
-let visit = {}; // what was asked under another tag comes too late
+let visit = {}; // replies for an earlier tag are ignored
 
 const tiles = new Tiles({
-  label: "Photos, likeliest first",
+  label: "Photos, most probable first",
   act: (items, state) => decide(items, state),
   zoom: (item) => openZoom(item, tag, tiles, decide),
   changed: () => paintBar(),
@@ -52,10 +52,10 @@ async function load(number) {
   const items = known ? told.items : fitting(told.items, tiles.element);
   const isFull = items.length < told.items.length || (known && number < pages.length - 1);
   if (!items.length && number > 0) {
-    toast("That was the last photo of this tag.");
+    toast("No more photos for this tag.");
     return;
   }
-  // Before there are answers enough the order is worth something, a number is not.
+  // With too few answers, the order is useful but the probabilities are not.
   if (!tagOf(tag)?.learned) for (const item of items) delete item.probability;
   page = number;
   pages[number] = items.map((item) => item.row);
@@ -78,7 +78,7 @@ function paintBar() {
     ? `${plural(selected, "photo")} selected`
     : left
       ? `${plural(left, "photo")} open`
-      : `Page done: ${accepted} yes, ${rejected} no`;
+      : `Page done: ${accepted} accepted, ${rejected} rejected`;
   const isDone = !left && !selected;
   fill($("bar"), h("p", { class: "told" }, told),
     !isDone && h("button", { class: "yes", onclick: () => decide(tiles.chosen, 1) }, "✓ Accept", key("a")),
@@ -95,7 +95,7 @@ const rest = (state) => open().length && decide(open(), state, true);
 
 async function refresh() {
   if (tag && !tagOf(tag)) {
-    // An undo has taken the tag away.
+    // An undo has removed the tag.
     tag = null;
     location.hash = review.status.tags.length ? `#grid/${encodeURIComponent(review.status.tags[0].name)}` : "#grid";
     return;
@@ -132,7 +132,7 @@ export const grid = {
       await load(0);
       if (entered !== visit || !isView("grid")) return;
       if (!tiles.items.length) {
-        fill($("main"), h("p", { class: "empty" }, `Nothing is open for “${tag}”: every photo is answered.`));
+        fill($("main"), h("p", { class: "empty" }, `All photos are answered for “${tag}”.`));
       }
     } else {
       this.title();
@@ -153,7 +153,7 @@ export const grid = {
 
   refresh,
 
-  /** Back to the photo whose answer was taken back; false if it is not on this page. */
+  /** Go back to the photo whose answer was undone; false if it is not on this page. */
   async undone(pairs) {
     const rows = new Set(pairs.filter(([, other]) => other === tag).map(([row]) => row));
     const place = tiles.items.findIndex((item) => rows.has(item.row));

@@ -1,23 +1,23 @@
-// What a key means before any view sees it: keys that wait, keys held down, and letters under Caps Lock.
+// Keyboard handling before the views: waiting keys, repeated keys and Caps Lock.
 
 let busy = null;
 
-/** Let keys wait for work that changes what they are about: they are for what it leads to. */
+/** Delay keys until this work is done, because it changes what they apply to. */
 export function hold(work) {
   const held = Promise.allSettled([busy, work]).then(() => held === busy && (busy = null));
   busy = held;
   return work;
 }
 
-/** The key; a letter is a small one, with Shift and under Caps Lock too. */
+/** The key; letters are lower case, also with Shift or Caps Lock. */
 export const keyOf = (event) => (event.key.length === 1 ? event.key.toLowerCase() : event.key);
 export const isPlain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
 export const isTyping = (event) => event.target.matches("input, textarea, select");
 
-/** Whether a button or link under the focus takes the key itself; photos leave theirs to the view. */
+/** Whether the focused button or link handles the key itself; photos leave it to the view. */
 export const isPress = (event, target) => ["Enter", " "].includes(event.key) && target.matches("a, button:not(.pick)");
 
-/** What may go on while a key is held down; of all else, one press is one answer. */
+/** Keys that repeat while held down; any other press counts once. */
 const REPEATED = /^(Arrow\w+|Page\w+|Home|End|[u[\]+=.,-])$/;
 
 function gate(event) {
@@ -37,6 +37,6 @@ function replay(event) {
 
 export function setUpKeys() {
   addEventListener("keydown", gate, true);
-  // Firefox clicks a button when space is let go, whatever became of the press.
+  // Firefox clicks a button when space is released, even if the press was handled.
   addEventListener("keyup", (event) => event.key === " " && event.target.matches(".pick") && event.preventDefault());
 }

@@ -1,4 +1,4 @@
-// The frame: views by the address, keys for all of them, undo, export.
+// The frame of the page: views chosen by the address, keys that work in all views, undo and export.
 
 import { check } from "./check.js";
 import { create_ } from "./create.js";
@@ -14,12 +14,12 @@ import { setUpZoom } from "./zoom.js";
 const views = { grid, photo, check, progress, create: create_ };
 let view = null;
 
-/** Before the first tag there is one thing to do, whatever is looked at. */
+/** The view before the first tag exists. */
 const first = {
   enter() {
     this.title();
-    const invited = "Choose a few photos that share something, and name it: it is then found in all the others.";
-    fill($("main"), h("div", { class: "empty" }, h("p", {}, invited), h("button", { class: "primary", onclick: () => goTo("#create") }, "Make the first tag", key("t"))));
+    const invited = "Pick a few photos that share something and give it a name. It is then found in all other photos.";
+    fill($("main"), h("div", { class: "empty" }, h("p", {}, invited), h("button", { class: "primary", onclick: () => goTo("#create") }, "Create the first tag", key("t"))));
     fill($("bar"));
   },
   title() {
@@ -32,13 +32,13 @@ const first = {
 
 const viewOf = (name) => (name === "create" || review.status.tags.length ? views[name] : first);
 
-/** What the page shows anew; with the first tag, or without the last, that is another view. */
+/** Update the page. The view changes when the first tag is created or the last one removed. */
 async function renew() {
   if (viewOf(document.body.dataset.view) !== view) await route();
   else await view.refresh();
 }
 
-/** Go to an address at once: the next key is for what is there, not for what was. */
+/** Go to an address at once, so that the next key applies to the new view. */
 function goTo(hash) {
   if (hash === location.hash) return;
   history.pushState(null, "", hash);
@@ -49,7 +49,7 @@ async function route(event) {
   const [name, rest] = location.hash.slice(1).split("/", 2);
   const isKnown = Object.hasOwn(views, name);
   if (name && !isKnown) {
-    // The skip link, or a mistake: what is shown stays.
+    // The skip link, or a mistake: keep the current view.
     history.replaceState(null, "", event?.oldURL ?? "#grid");
     if (view) return;
   }
@@ -74,17 +74,17 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // typed by hand, as #grid/50%
+    return text; // typed by hand, such as #grid/50%
   }
 }
 
-/** Take the last answer back, and the hand back to where it was given. */
+/** Undo the last answer and go back to where it was given. */
 export const undoLast = () => hold(takeBack());
 
 async function takeBack() {
   const told = await undo();
   if (told === null) return;
-  if (told.what === null) toast("There is nothing left to undo.");
+  if (told.what === null) toast("Nothing to undo.");
   else toast(`Undone: ${told.what}`);
   await refresh();
   const [first] = told.pairs;
@@ -98,7 +98,7 @@ async function takeBack() {
 
 async function exportTable() {
   const told = await writeTable();
-  if (told !== null) toast(`${plural(told.tags, "tag")} and ${plural(told.absences, "absence")} more in ${told.path}`);
+  if (told !== null) toast(`Written to ${told.path}: ${plural(told.tags, "new tag")} and ${plural(told.absences, "new absence")}`);
 }
 
 function turn(by) {
@@ -128,7 +128,7 @@ function onKey(event) {
   if (isTyping(event) && pressed === "Escape") event.target.blur();
   if (isTyping(event) && !(pressed === "Escape" && event.target.id === "tag-name")) return;
   if (isPress(event, event.target)) return;
-  // Where a name is asked for, letters are its own.
+  // In a view that asks for a name, letters go to the input.
   const isLetter = event.key !== " " && (event.key.length === 1 || ["Dead", "Process"].includes(event.key));
   if (view.typing && plain && isLetter) {
     view.typing();
@@ -176,7 +176,7 @@ function setUp() {
   });
 }
 
-// The token has done its work as a cookie; it need not stand in the history.
+// The cookie holds the token now; remove it from the history.
 history.replaceState(null, "", location.pathname + location.hash);
 setUp();
 await refresh();

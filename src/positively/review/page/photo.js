@@ -1,4 +1,4 @@
-// One photo, large, with the tags it probably lacks.
+// One large photo with its probably missing tags.
 
 import { $, about, figure, fill, h, isView, key, percent, picture } from "./dom.js";
 import { beginTag } from "./create.js";
@@ -9,9 +9,9 @@ let shown = null;
 let rows = [];
 let place = -1;
 let current = 0;
-let offered = null; // a name that no tag has
+let offered = null; // a name that is not a tag yet
 
-// One field for good: what was typed stays, whatever is painted around it.
+// A single input, so that typed text stays when the view is painted again.
 const input = h("input", { id: "other-tag", placeholder: "Another tag", autocomplete: "off" });
 input.setAttribute("list", "all-tags");
 
@@ -19,7 +19,7 @@ async function open(row) {
   const told = await ask("/api/photo", row === undefined ? { exclude: rows } : { row });
   if (told === null || !isView("photo")) return;
   if (told.photo === null) {
-    fill($("main"), h("p", { class: "empty" }, "That was the last photo."));
+    fill($("main"), h("p", { class: "empty" }, "No more photos."));
     fill($("bar"));
     return;
   }
@@ -31,7 +31,7 @@ async function open(row) {
   offered = null;
   input.value = "";
   history.replaceState(null, "", `#photo/${shown.row}`);
-  // The next one is on its way while this one is looked at.
+  // Load the next photo in advance.
   for (const next of told.next) picture({ row: next }, "photo");
   paint();
 }
@@ -49,9 +49,9 @@ async function decide(candidates, state) {
   }
 }
 
-/** A tag on record can be taken away, and what was decided of others be opened again. */
+/** A button that removes a known tag or clears a decision. */
 function chip(tag, state) {
-  const told = { 0: "on record: take it away", 1: "accepted: open it again", [-1]: "rejected: open it again" }[state];
+  const told = { 0: "known: remove it", 1: "accepted: clear the answer", [-1]: "rejected: clear the answer" }[state];
   const sign = { 0: "", 1: "✓ ", [-1]: "✕ " }[state];
   const kind = { 0: "", 1: "accepted", [-1]: "rejected" }[state];
   const change = async () => (await answer([[shown.row, tag]], state ? 0 : -1, "hand")) !== null && photo.refresh();
@@ -85,7 +85,7 @@ function paint() {
   if (!shown || !isView("photo")) return;
   $("title").textContent = shown.name.split("/").pop();
   const expected = shown.candidates.reduce((sum, candidate) => sum + (candidate.state ? 0 : candidate.probability), 0);
-  $("subtitle").textContent = `${about(expected)} of these tags missing`;
+  $("subtitle").textContent = `${about(expected)} of these tags are missing`;
   const tags = [...shown.known.map((tag) => [tag, 0]), ...Object.entries(shown.decided)].sort(([a], [b]) => a.localeCompare(b));
   const chips = tags.map(([tag, state]) => h("li", {}, chip(tag, state)));
   const names = h("datalist", { id: "all-tags" }, ...review.status.tags.map((tag) => h("option", { value: tag.name })));
@@ -97,10 +97,10 @@ function paint() {
         "section",
         { class: "panel", "aria-label": "Tags of this photo" },
         chips.length ? h("ul", { class: "chips", "aria-label": "Tags so far" }, ...chips) : null,
-        h("h2", {}, shown.candidates.length ? "Probably missing" : "Every tag is answered"),
+        h("h2", {}, shown.candidates.length ? "Probably missing" : "All tags are answered"),
         h("ol", { class: "candidates" }, ...shown.candidates.map(candidateRow)),
         h("form", { class: "other", onsubmit: addOther }, h("label", { class: "hidden", for: "other-tag" }, "Another tag"), input, names, h("button", {}, "Add")),
-        offered && h("p", { class: "offer" }, `There is no tag “${offered}” yet.`, h("button", { id: "offer", onclick: makeOffered }, "Make it a new tag")),
+        offered && h("p", { class: "offer" }, `The tag “${offered}” does not exist yet.`, h("button", { id: "offer", onclick: makeOffered }, "Create it")),
       ),
     ),
   );
@@ -147,7 +147,7 @@ export const photo = {
   async refresh() {
     if (shown === null) return;
     const told = await ask("/api/photo", { row: shown.row });
-    // A name that is being typed would lose a letter: it is painted with what is added, or the next time.
+    // Painting now would interrupt typing: the view is painted later.
     if (told === null || told.photo.row !== shown.row || document.activeElement === input) return;
     if (isOutdated(told)) {
       setTimeout(() => this.refresh(), 250);
@@ -156,7 +156,7 @@ export const photo = {
     const decided = told.photo.decided;
     const here = new Set(shown.candidates.map((candidate) => candidate.tag));
     for (const candidate of shown.candidates) candidate.state = decided[candidate.tag] ?? 0;
-    // What was decided, and is open again, is asked again.
+    // Ask again about tags whose decision was cleared.
     const again = told.photo.candidates.filter(({ tag }) => tag in shown.decided && !here.has(tag));
     shown.candidates.push(...again.map((candidate) => ({ ...candidate, state: 0 })));
     shown.known = told.photo.known;
@@ -164,7 +164,7 @@ export const photo = {
     paint();
   },
 
-  /** Back to the photo whose answer was taken back, and to its tag. */
+  /** Go back to the photo and the tag whose answer was undone. */
   async undone([[row, tag]]) {
     if (shown?.row === row) await this.refresh();
     else await open(row);
@@ -176,7 +176,7 @@ export const photo = {
 
   key(event) {
     if (!isPlain(event) || shown === null) return false;
-    const digit = event.key === "/" ? null : /^Digit([1-9])$/.exec(event.code); // Shift and 7 is / on some keyboards
+    const digit = event.key === "/" ? null : /^Digit([1-9])$/.exec(event.code); // Shift+7 is / on some keyboards
     const candidate = shown.candidates[digit ? Number(digit[1]) - 1 : current];
     const is = (...names) => names.includes(keyOf(event));
     if (digit && candidate) decide([candidate], event.shiftKey ? -1 : 1);

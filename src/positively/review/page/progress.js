@@ -1,4 +1,4 @@
-// Where the review stands, in numbers: all of it, and tag by tag.
+// The progress of the review in numbers, in total and for each tag.
 
 import { $, count, fill, h, percent, plural } from "./dom.js";
 import { expectedMissing, review, tagOf } from "./review.js";
@@ -23,7 +23,7 @@ function paint() {
       "tr",
       {},
       h("th", { scope: "row" }, h("a", { href: `#grid/${encodeURIComponent(tag.name)}` }, tag.name)),
-      ...[count(tag.known), tag.gained ? `+${count(tag.gained)}` : "–", tag.rejected ? count(tag.rejected) : "–", tag.judged ? `${percent(tag.right / tag.judged)} of ${tag.judged}` : "–", tag.learned ? count(tag.missing) : "too few stand out"].map((text) => h("td", {}, text)),
+      ...[count(tag.known), tag.gained ? `+${count(tag.gained)}` : "–", tag.rejected ? count(tag.rejected) : "–", tag.judged ? `${percent(tag.right / tag.judged)} of ${tag.judged}` : "–", tag.learned ? count(tag.missing) : "not known"].map((text) => h("td", {}, text)),
     ),
   );
   fill($("main"), h(
@@ -34,18 +34,18 @@ function paint() {
         "div",
         { class: "cards" },
         card(`+${count(status.gained)}`, "tags gained", session.gained ? `${count(session.gained)} in this session` : null),
-        card(session.an_hour === null ? "–" : count(session.an_hour), "tags gained an hour", session.minutes < 1 ? "under a minute at it" : `${plural(session.minutes, "minute")} at it`),
-        card(judged ? percent(right / judged) : "–", "of suggestions right", judged ? `${count(right)} of ${count(judged)}` : "none judged yet"),
+        card(session.an_hour === null ? "–" : count(session.an_hour), "tags gained per hour", session.minutes < 1 ? "less than a minute of work" : `${plural(session.minutes, "minute")} of work`),
+        card(judged ? percent(right / judged) : "–", "of suggestions accepted", judged ? `${count(right)} of ${count(judged)}` : "none answered yet"),
         status.precision &&
-          card(percent(status.precision.right), "right of what is over 50 %", `${percent(status.precision.low)} to ${percent(status.precision.high)} by random checks; ${percent(status.precision.stated)} was stated`),
+          card(percent(status.precision.right), "of suggestions above 50 % are right", `${percent(status.precision.low)} to ${percent(status.precision.high)} by random checks; the model expected ${percent(status.precision.stated)}`),
         estimate
           ? card(`≈ ${count(estimate.missing)}`, "tags still missing", `${count(estimate.low)} to ${count(estimate.high)}, by ${plural(estimate.answers, "random check")}`)
-          : card(`≈ ${count(model)}`, "tags still missing", "as the model thinks; Check tells more"),
+          : card(`≈ ${count(model)}`, "tags still missing", "by the model; use Check for an estimate"),
       ),
       h("table", {}, h("caption", { class: "hidden" }, "Tags"), h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...body)),
       tags.some((tag) => !tag.learned) &&
-        h("p", { class: "soft" }, "Too few stand out: what is missing is counted with three photos or more whose looks tell them from the others."),
-      tags.length > ROWS && h("p", { class: "soft" }, `The first ${ROWS} of ${count(tags.length)} tags.`),
+        h("p", { class: "soft" }, "Not known: counting missing tags needs at least three photos that look different from the rest."),
+      tags.length > ROWS && h("p", { class: "soft" }, `Showing the first ${ROWS} of ${count(tags.length)} tags.`),
     ),
   );
 }

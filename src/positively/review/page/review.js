@@ -1,4 +1,4 @@
-// What the page knows of the review, and the only place that talks to the server.
+// The state of the review, and all requests to the server.
 
 import { toast } from "./dom.js";
 
@@ -12,24 +12,24 @@ async function send(path, body) {
       headers: { "Review-Run": document.documentElement.dataset.run, "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
-    text = await response.text(); // it may die between the head of an answer and its end
+    text = await response.text(); // the connection may break between headers and body
   } catch {
-    throw new Error("The review is not running any more. Start it again; everything up to here is stored.");
+    throw new Error("The review is not running anymore. Start it again; all your answers are stored.");
   }
   if (response.ok) return JSON.parse(text);
-  // The rows this page knows are those of an earlier start.
+  // The server was restarted, and the rows of this page are outdated.
   if (response.status === 409) location.reload();
   let told = text;
   try {
     const parsed = JSON.parse(text);
-    told = parsed.error ?? "That could not be understood.";
+    told = parsed.error ?? "The request was not understood.";
   } catch {
-    // plain text, as the guard answers
+    // plain text, from the guard
   }
   throw new Error(told);
 }
 
-/** Ask the server; an error becomes a note, and null. */
+/** Ask the server; an error is shown and returns null. */
 export async function ask(path, body) {
   try {
     return await send(path, body);
@@ -40,11 +40,11 @@ export async function ask(path, body) {
 }
 
 let refreshing = 0;
-/** The latest version that was done here, and the latest of which everything that others did is shown. */
+/** The latest version made by this page, and the latest version that is fully shown. */
 let own = -1;
 let seen = -1;
 
-/** Counts and advice anew, soon: several answers in a row share one request. */
+/** Refresh counts and advice soon; several answers in a row share one request. */
 export function refreshSoon() {
   clearTimeout(refreshing);
   refreshing = setTimeout(refresh, 120);
@@ -55,28 +55,28 @@ export async function refresh() {
   const status = await ask("/api/status");
   if (status === null) return;
   review.status = status;
-  if (seen < 0) seen = status.version; // later ones may hold what others did: that is shown by watch
+  if (seen < 0) seen = status.version; // later versions may hold changes of others, which watch shows
   for (const listener of review.listeners) listener();
 }
 
 let waiting = 0;
 let chain = Promise.resolve();
 
-/** Tell the server something; one thing after the other, so that an undo never overtakes its answer. */
+/** Send a change to the server. Changes are sent one at a time, so an undo never overtakes its answer. */
 function tell(path, body) {
   waiting += 1;
   chain = chain.then(async () => {
     const told = await ask(path, body);
     waiting -= 1;
     if (told !== null) own = Math.max(own, told.version ?? 0);
-    if (told?.version === seen + 1) seen = told.version; // nobody else did anything meanwhile
+    if (told?.version === seen + 1) seen = told.version; // no other change came between
     refreshSoon();
     return told;
   });
   return chain;
 }
 
-/** Whether what the server told is older than what was done here since. */
+/** Whether a reply of the server is older than a change made here. */
 export const isOutdated = (told) => waiting > 0 || told.version < own;
 
 export const answer = (pairs, state, way, onlyOpen = false) =>
@@ -86,7 +86,7 @@ export const addTag = (name, rows) => tell("/api/tag", { name, rows });
 export const startAudit = () => tell("/api/audit", {});
 export const writeTable = () => tell("/api/export", {});
 
-/** Call back when another tab, or the background, has changed something. */
+/** Call back when another browser tab or the background work has changed something. */
 export function watch(changed) {
   setInterval(async () => {
     if (document.hidden) return;
@@ -98,12 +98,12 @@ export function watch(changed) {
         changed();
       }
     } catch {
-      // the next answer tells it
+      // the next answer shows the error
     }
   }, 1500);
 }
 
-/** Tags still missing as far as the model knows: of those that it could learn. */
+/** Expected number of missing tags, over the tags that could be learned. */
 export const expectedMissing = () => review.status.tags.reduce((sum, tag) => sum + (tag.learned ? tag.missing : 0), 0);
 
 export const tagOf = (name) => review.status.tags.find((tag) => tag.name === name);

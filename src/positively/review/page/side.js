@@ -1,4 +1,4 @@
-// The list of tags with their counts, and a few numbers beneath it.
+// The list of tags with their counts, and a summary below it.
 
 import { $, UNCOUNTED, count, fill, h, plural } from "./dom.js";
 import { expectedMissing, review } from "./review.js";
@@ -7,7 +7,7 @@ const SHOWN = 200;
 let order = [];
 let current = null;
 
-/** Tags in an order that stays while a person works: those that missed most when the page was opened first. */
+/** Tags in a fixed order: those with most missing when the page was opened come first. */
 export function orderedTags() {
   const names = new Set(review.status.tags.map((tag) => tag.name));
   const known = new Set(order);
@@ -29,8 +29,8 @@ export function paintSide(tag = current) {
   const names = found();
   $("source").textContent = `${review.status.source} · ${plural(review.status.photos, "photo")}`;
   fill($("tags"), ...names.slice(0, SHOWN).map((name) => row(byName.get(name), name === tag)),
-    ...(names.length > SHOWN ? [h("li", { class: "soft more" }, `${count(names.length - SHOWN)} more; search for them`)] : []),
-    ...(names.length ? [] : [h("li", { class: "soft more" }, review.status.tags.length ? "No such tag" : "No tag yet")]),
+    ...(names.length > SHOWN ? [h("li", { class: "soft more" }, `${count(names.length - SHOWN)} more: use the search`)] : []),
+    ...(names.length ? [] : [h("li", { class: "soft more" }, review.status.tags.length ? "No tag found" : "No tag yet")]),
   );
   paintSummary();
 }
@@ -66,7 +66,7 @@ function paintSummary() {
   const left = estimate ? `≈ ${count(estimate.missing)}` : isLearned ? `≈ ${count(model)}` : "?";
   const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : isLearned ? "by the model" : "not known yet";
   const fact = (value, label, more) => h("p", {}, h("strong", {}, value), h("span", {}, label), h("span", { class: "soft" }, more));
-  fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.an_hour === null ? "so far" : `${count(session.an_hour)} an hour`), fact(left, "missing", range)),
+  fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.an_hour === null ? "so far" : `${count(session.an_hour)} per hour`), fact(left, "missing", range)),
     h("p", { class: "soft" }, advice),
   );
 }

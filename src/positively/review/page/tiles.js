@@ -1,4 +1,4 @@
-// Photos in rows of equal height: focus, selection, sweep and arrows. What an answer means is not known here.
+// Photos in rows of equal height, with focus, selection by dragging and arrow keys. Answers are handled by the views.
 
 import { h, percent, picture } from "./dom.js";
 import { isPlain, keyOf } from "./keys.js";
@@ -20,14 +20,14 @@ const rowHeight = (width) => Math.min(HEIGHTS[level()], width / 3.2);
 
 const room = (tiles) => ({ width: tiles.clientWidth, height: tiles.parentElement.clientHeight - GAP });
 
-/** How many photos to ask for, so that a page is full and nothing has to be scrolled. */
+/** How many photos to ask for to fill a page without scrolling. */
 export function guess(tiles) {
   const { width, height } = room(tiles);
   const tall = rowHeight(width);
   return Math.min(Math.max(Math.ceil((1.6 * (width * height)) / (tall * tall)), 8), 240);
 }
 
-/** As many of the items as fill whole rows. */
+/** The items that fill whole rows. */
 export function fitting(items, tiles) {
   const { width, height } = room(tiles);
   const tall = rowHeight(width);
@@ -52,7 +52,7 @@ export function fitting(items, tiles) {
 
 export class Tiles {
   /**
-   * @param label what the list is called for screen readers
+   * @param label name of the list for screen readers
    * @param act called with (items, state) for the small buttons on a tile; absent where tiles are only picked
    * @param zoom called with an item
    * @param changed called when focus or selection changed
@@ -71,7 +71,7 @@ export class Tiles {
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.sweep = null));
   }
 
-  /** Put photos into their rows; the last row is filled too where more follow on another page. */
+  /** Lay out photos in rows; the last row is filled too if another page follows. */
   show(items, isFull = false) {
     this.items = items;
     this.selected.clear();
@@ -106,7 +106,7 @@ export class Tiles {
     return tile;
   }
 
-  /** Bring the tiles in line with items, selection and focus, without moving one. */
+  /** Update the tiles to match items, selection and focus, without moving them. */
   paint() {
     this.items.forEach((item, place) => {
       const tile = this.element.children[place];
@@ -131,7 +131,7 @@ export class Tiles {
     this.element.children[this.current].firstChild.focus({ preventScroll: false });
   }
 
-  /** Focus the next photo that is still open; where none is, stay. */
+  /** Focus the next open photo, if there is one. */
   advance() {
     const later = (place) => (place + this.current + 1) % this.items.length;
     const open = this.items.map((_, place) => later(place)).find((place) => !this.items[place].state);
@@ -149,7 +149,7 @@ export class Tiles {
     for (let place = Math.min(from, to); place <= Math.max(from, to); place += 1) this.selected.add(place);
   }
 
-  /** Arrows and space; true if the key was meant for the photos. */
+  /** Handle arrows and space; true if the key was used. */
   key(event) {
     const target = { ArrowLeft: () => this.current - 1, ArrowRight: () => this.current + 1, ArrowUp: () => this.#near(-1), ArrowDown: () => this.#near(1), Home: () => 0, End: () => this.items.length - 1 }[event.key];
     if (target && isPlain(event)) {

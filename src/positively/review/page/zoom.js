@@ -1,4 +1,4 @@
-// One photo over everything else, as large as the screen, with the question about it.
+// One photo that fills the screen, with the question about it.
 
 import { $, fill, h, key, percent, picture } from "./dom.js";
 import { isPlain, keyOf } from "./keys.js";
@@ -6,7 +6,7 @@ import { undoLast } from "./main.js";
 
 let shown = null;
 
-/** Zoom into an item of some tiles; decide is called with ([item], state). Without a tag there is no question. */
+/** Show an item of the tiles in full size. decide is called with ([item], state); without a tag, nothing is asked. */
 export function openZoom(item, tag, tiles, decide) {
   shown = { item, tag, tiles, decide };
   paint();
