@@ -152,7 +152,8 @@ def test_an_image_of_the_test_table_in_the_table_stops(folder: Path, capsys: Cap
     write(folder, ["copy.png,cat", "e.png,brid"], name="test.csv")
     code, out, err = check(capsys, table, "--test", test)
     assert code == 2
-    assert_names(err, f"--test {test}", "copy.png", "test.csv line 3", "'brid'")
+    assert_names(err, f"--test {test}", "copy.png")
+    assert_names(out, "test.csv line 3", "'brid'")
 
 
 def test_a_file_that_cannot_be_read_is_one_sentence(folder: Path, capsys: Capture) -> None:

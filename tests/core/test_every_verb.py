@@ -91,7 +91,8 @@ def write_case(folder, pictures, case):
             file = image.removeprefix("photos/")
             file = file if file.endswith(".png") else f"{file}.png"
             shutil.copy(source / part / f"{number:03d}.png", folder / "photos" / file)
-            made = rows_of(image, [classes[c] for c in np.flatnonzero(row)]) or [[image, ""]]
+            more = ["unicorn"] if part == "test" and number < 5 else []  # unknown to the run
+            made = rows_of(image, [classes[c] for c in np.flatnonzero(row)] + more) or [[image, ""]]
             rows += [[*cells, *["me"] * (len(header or cells) - len(cells))] for cells in made]
         write_table(folder / f"{'tags' if part == 'train' else 'test'}{ending}", rows, header)
     return f"tags{ending}", f"test{ending}", set(classes), int(known.sum())
@@ -135,6 +136,6 @@ def test_every_verb_takes_every_table(case, pictures, tmp_path, monkeypatch, cap
     run("train", tags, "--images", "photos", "--out", "run", *network)
     run("evaluate", "run", test, "--images", "photos", "--blank", "negative")
     scores = json.loads((tmp_path / "run" / "evaluation.json").read_text())
-    assert scores["mean_average_precision"] > 0.5
+    assert scores["mean_average_precision"] > 0.5 and "unicorn" not in str(scores)
     run("predict", "run", test, "--images", "photos", "--out", "predicted.jsonl")
     assert len(read("predicted.jsonl")) == TEST

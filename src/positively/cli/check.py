@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,8 @@ def _check(values: Values) -> Result:
         result.notes.append(f"{plural(len(read), 'embedding')} of {read.width:,} numbers, one for every image.")
     if values.test:
         classes = None if found.table is None else found.table.classes
-        test = inspect_labels(values.test, reading, classes, to_learn_from=False)
+        # A run ignores test tags that it does not know.
+        test = inspect_labels(values.test, replace(reading, unknown_tags="ignore"), classes, to_learn_from=False)
         result.notes += test.notes
         result.problems += test.problems
         parts |= _parts(option("test", values.test), test.table, whole=True)

@@ -12,6 +12,7 @@ from positively.labels import POSITIVE, LabelState, LabelTable
 from positively.tables.benchmark import Benchmark, benchmark_table, choose_year, read_file
 from positively.tables.build import image_folder
 from positively.tables.diagnostics import Report, stop
+from positively.tables.foreign import recognise
 from positively.tables.formats import TableFormat
 from positively.tables.options import DEFAULTS, ReadOptions
 
@@ -59,7 +60,7 @@ class COCO(TableFormat):
         parts = _parse(path)
         entries = parts.get("images") if isinstance(parts, dict) else None
         if not isinstance(entries, list) or not entries:
-            raise TableError(f"{path}: this is not a COCO file, because it has no list of images.")
+            raise TableError(recognise(path) or f"{path}: this is not a COCO file, because it has no list of images.")
         _, images = _read_images(path, entries)
         return _image_root(path, images, options), images
 
