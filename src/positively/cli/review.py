@@ -59,6 +59,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Read the table, embed its images, and serve the page until Ctrl-C."""
     values = parser().parse(arguments)
+    source, reading, config = require_table(values.table), read_options(values), make_config(TrainConfig, values)
     from positively.logs import logger
     from positively.review.exporting import check_export
     from positively.review.opening import open_reviewable
@@ -66,7 +67,6 @@ def main(arguments: list[str]) -> int:
     from positively.tables.write_back import check_writable
     from positively.workspace import Workspace
 
-    source, reading, config = require_table(values.table), read_options(values), make_config(TrainConfig, values)
     if config.plugin:
         load_plugin(config.plugin)
     check_config(config)
