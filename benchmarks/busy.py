@@ -41,11 +41,11 @@ TASKS = ("inference", "a training step")
 
 
 def main(rounds: int = 3, repeats: int = 7) -> None:
-    print("tf_efficientnet_lite0, 16 images of 224 px, all cores, by what idle threads do (medians):")
-    for beside in (0, 1):
+    print("tf_efficientnet_lite0, 16 images of 224 px, all cores, by wait policy (medians):")
+    for others in (0, 1):
         seconds: dict[tuple[str, str], float] = {}
         with ExitStack() as stack:
-            for _ in range(beside):
+            for _ in range(others):
                 process = subprocess.Popen([sys.executable, "-c", BUSY])
                 stack.callback(process.kill)
             for _ in range(rounds):
@@ -59,7 +59,7 @@ def main(rounds: int = 3, repeats: int = 7) -> None:
         for task in TASKS:
             ours = seconds[task, "asleep"]
             spinning = seconds[task, "default"] / ours
-            where = "beside a busy process" if beside else "alone"
+            where = "next to a busy process" if others else "alone"
             print(f"  {where:<22} {task:<16} asleep 1.00 ×, default {spinning:.2f} ×")
     print()
 

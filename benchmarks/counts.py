@@ -22,20 +22,20 @@ def main() -> None:
     tables = read_tables(Path(sys.argv[1]), sys.argv[2])
     for name in ("coco-mini", "voc2007"):
         features, truth = tables[name][:2]
-        heads = ("closed form", "observed", "common ratio", "at most holds", "median bound")
+        heads = ("probe", "observed", "common ratio", "at most holds", "median bound")
         print(f"{name:<14}" + "".join(f"{head:>16}" for head in heads))
         for mask in MASKS:
             states = hide(truth, mask)
             found = probe.fit(features, states).calibration
-            told = found.learned
-            true, known = (truth == 1).sum(0)[told], (states == 1).sum(0)[told]
+            learned = found.learned
+            true, known = (truth == 1).sum(0)[learned], (states == 1).sum(0)[learned]
             answers = {
-                "closed form": found.positives[told],
+                "probe": found.positives[learned],
                 "observed": known,
                 "common ratio": known / found.common_label_frequency,
             }
             cells = [f"{a.sum() / true.sum():.2f} / {np.median(np.abs(a / true - 1)):.2f}" for a in answers.values()]
-            bound = found.at_most[told]
+            bound = found.at_most[learned]
             print(
                 f"{mask:<14}"
                 + "".join(f"{cell:>16}" for cell in cells)

@@ -83,8 +83,8 @@ def export(name: str, options: dict[str, object], weights: str) -> None:
             "ONNX Runtime": lambda: session.run(None, {"images": images.numpy()}),
             "ONNX Runtime, int8": lambda: integers.run(None, {"images": images.numpy()}),
         }
-        told = ", ".join(f"{key} {value}" for key, value in options.items())
-        print(ratio_table(f"{BATCH} images, {name} {told}", measure(tasks)))
+        given = ", ".join(f"{key} {value}" for key, value in options.items())
+        print(ratio_table(f"{BATCH} images, {name} {given}", measure(tasks)))
     print(f"largest difference of an exact score: {worst:.1g}", end="\n\n")
 
 

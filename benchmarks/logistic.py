@@ -54,7 +54,7 @@ def compare(features, truth, test, test_truth, ratio, seed) -> dict[str, float]:
         return max(100 * mean_average_precision(logistic(*inputs, states, l2), test_truth) for l2 in L2)
 
     figures = {
-        "closed form, positives alone": 100 * mean_average_precision(fitted.scores(test), test_truth),
+        "probe, positives alone": 100 * mean_average_precision(fitted.scores(test), test_truth),
         "BCE over known labels, normalised, L2 best on test": best(plain, known),
         "unknown as negative, normalised, L2 best on test": best(plain, unknown),
     }

@@ -21,7 +21,7 @@ from benchmarks.images import photo
 SIDE = 160
 
 
-def write_pictures(folder: Path, count: int) -> None:
+def write_images(folder: Path, count: int) -> None:
     folder.mkdir()
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda number: photo(SIDE, SIDE, number).save(folder / f"{number:06d}.jpg"), range(count)))
@@ -42,31 +42,29 @@ def main() -> None:
     run, count = sys.argv[1], int((*sys.argv[2:], 20_000)[0])
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        write_pictures(place / "pictures", count)
+        write_images(place / "images", count)
         begun = perf_counter()
-        assert start(run, place / "pictures", place / "alone.csv", threads=2).wait() == 0
+        assert start(run, place / "images", place / "alone.csv", threads=2).wait() == 0
         alone = perf_counter() - begun
 
         begun = perf_counter()
         parts = place / "shared.csv.parts"
         for share in (0.25, 0.6):  # kill when this share is done
-            both = [start(run, place / "pictures", place / "shared.csv", threads=1) for _ in range(2)]
+            both = [start(run, place / "images", place / "shared.csv", threads=1) for _ in range(2)]
             while len(list(parts.glob("*.jsonl"))) * 256 < share * count:
                 time.sleep(0.2)
             for process in both:
                 process.kill()
                 process.wait()
             print(f"killed both with {len(list(parts.glob('*.jsonl')))} of {-(-count // 256)} parts done", flush=True)
-        both = [start(run, place / "pictures", place / "shared.csv", threads=1) for _ in range(2)]
+        both = [start(run, place / "images", place / "shared.csv", threads=1) for _ in range(2)]
         assert [process.wait() for process in both] == [0, 0]
         shared = perf_counter() - begun
 
         one, two = read(place / "alone.csv"), read(place / "shared.csv")
-        print(f"one process: {len(one):,} pictures, {len(dict(one)):,} different, {alone:.0f} s")
-        print(
-            f"two processes, killed twice: {len(two):,} pictures, {len(dict(two)):,} different, {shared / alone:.2f} ×"
-        )
-        print(f"pictures with other tags: {sum(a != b for a, b in zip(one, two, strict=True)):,}")
+        print(f"one process: {len(one):,} images, {len(dict(one)):,} different, {alone:.0f} s")
+        print(f"two processes, killed twice: {len(two):,} images, {len(dict(two)):,} different, {shared / alone:.2f} ×")
+        print(f"images with other tags: {sum(a != b for a, b in zip(one, two, strict=True)):,}")
         print(f"files equal to the byte: {(place / 'alone.csv').read_bytes() == (place / 'shared.csv').read_bytes()}")
 
 

@@ -108,7 +108,7 @@ class Progress:
         rate = done / max(now - self._began, 1e-9)
         if self._bar is not None and self._task is not None:
             state = f"{done:,} of {total:,}, {rate:,.0f}/s" if total is not None else ""
-            self._bar.update(self._task, completed=done, total=total, state=state)
+            self._bar.update(self._task, description=self.what, completed=done, total=total, state=state)
         elif now - self._last >= _LINE_SECONDS and total is not None:
             self._last = now
             left = (total - done) / max(rate, 1e-9)

@@ -16,14 +16,16 @@ def list_method(name: str, plugin: str | None) -> None:
         load_plugin(plugin)
     if name == "auto":
         print(
-            "auto is closed-form where the backbone is frozen, distill where a pretrained network learns, and pu-mlc "
-            "where a network starts from random weights. After training, the closed form replaces the head if it ranks "
-            "held-out tags higher."
+            "auto uses closed-form where the backbone is frozen, distill where a pretrained network is trained, and pu-mlc "
+            "where a network starts from random weights. After training, a probe replaces the head if it ranks held-out "
+            "tags higher."
         )
         name = METHOD
     if name == METHOD:  # needs no torch
+        print("Fits a kernel classifier on frozen embeddings in closed form. Needs positives only, and no epochs.")
         _list(f"method {name}", "--method-options", ProbeOptions)
         return
+    print(_summary(METHODS[name]))
     _list(f"method {name}", "--method-options", METHODS[name].Options)
     for depth in METHODS[name].depths:
         chosen = ", ".join(f"{option} {value}" for option, value in METHODS[name].defaults(depth, {}).items())
@@ -36,11 +38,18 @@ def list_head(name: str, plugin: str | None) -> None:
     if plugin:
         load_plugin(plugin)
     if name == "kernel":
+        print("Kernel head of the probe: a Gaussian kernel with landmark images, and a linear layer.")
         _list(f"head {name}", "--head-options", KernelOptions)
         return
-    from positively.models import head_options
+    from positively.models import HEADS, head_options
 
+    print(_summary(HEADS[name]))
     _list(f"head {name}", "--head-options", head_options(name))
+
+
+def _summary(kind: type) -> str:
+    """First paragraph of a docstring."""
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _list(what: str, flag: str, options: type) -> None:

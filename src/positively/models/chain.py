@@ -35,10 +35,10 @@ def split_backbone(backbone: Backbone, learn_stages: int) -> tuple[nn.Sequential
         )
     names, modules = _chain(backbone)
     last_frozen = ends[-learn_stages - 1]
-    cut = 1 + max((i for i, name in enumerate(names) if f"{name}.".startswith(f"{last_frozen}.")), default=-1)
-    first, second = nn.Sequential(*modules[:cut]), nn.Sequential(*modules[cut:])
-    if not cut or not any(parameter.requires_grad for parameter in second.parameters()):
-        raise _no_chain(backbone)
+    split = 1 + max((i for i, name in enumerate(names) if f"{name}.".startswith(f"{last_frozen}.")), default=-1)
+    first, second = nn.Sequential(*modules[:split]), nn.Sequential(*modules[split:])
+    if not split or not any(parameter.requires_grad for parameter in second.parameters()):
+        raise _not_sequential(backbone)
     return first, second
 
 
@@ -64,16 +64,16 @@ def _chain(backbone: Backbone) -> tuple[list[str], list[nn.Module]]:
             if value.shape == wanted.shape and torch.allclose(value, wanted, rtol=1e-3, atol=1e-4):
                 length = position  # keep the last match: an in-place activation may follow
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        pass  # modules after the features (a classifier) or beside them need not fit
+        pass  # modules after the features (a classifier) or in parallel need not fit
     finally:
         for module, mode in modes.items():
             module.training = mode
     if not length:
-        raise _no_chain(backbone)
+        raise _not_sequential(backbone)
     return [name for name, _ in opened[:length]], [module for _, module in opened[:length]]
 
 
-def _no_chain(backbone: Backbone) -> ConfigError:
+def _not_sequential(backbone: Backbone) -> ConfigError:
     return ConfigError(
         f"Backbone {backbone.name!r} is not a sequence of stages, which depth 'tail' needs. Use a CNN "
         f"(resnet50, tf_efficientnet_lite0 …), or {option('depth', 'probe')} or {option('depth', 'finetune')}."

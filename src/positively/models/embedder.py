@@ -56,8 +56,8 @@ class NetworkEmbedder:
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.pooling, self.window = pooling, window
         self.preprocessing = Preprocessing(body.image_size, body.mean, body.std, body.interpolation)
-        told = fingerprint(body, self.preprocessing, pooling, window, PIXELS_VERSION)
-        self.key = hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+        identity = fingerprint(body, self.preprocessing, pooling, window, PIXELS_VERSION)
+        self.key = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest()
 
     @torch.inference_mode()
     def __call__(self, images: Iterable[Image.Image], /) -> Iterator[Vector]:

@@ -62,14 +62,14 @@ def write_backbone(backbone: Backbone, path: Path) -> None:
     Raises:
         RunError: If the backbone cannot be exported, or the outputs of the file differ from those of torch.
     """
-    module, any_size = _made_ready(backbone, backbone)
+    module, any_size = _prepare(backbone, backbone)
     program = _program(module, backbone, any_size, ["map"])
     preprocessing = Preprocessing(backbone.image_size, backbone.mean, backbone.std, backbone.interpolation)
     program.model.metadata_props.update(preprocessing_metadata(preprocessing))
     for node in program.model.graph:
         node.metadata_props.clear()
     program.save(str(path))
-    _refuse_other(path, backbone.eval(), ["map"], backbone.image_size, backbone.name)
+    _check_outputs(path, backbone.eval(), ["map"], backbone.image_size, backbone.name)
 
 
 class _RunModule(nn.Module):
@@ -107,7 +107,7 @@ def write_run_network(run: Run) -> Path:
     def write(temporary: Path) -> None:
         program.save(str(temporary))
         compared = _RunModule(classifier, run.thresholds)
-        _refuse_other(temporary, compared, _OUTPUTS, classifier.backbone.image_size, str(run.path))
+        _check_outputs(temporary, compared, _OUTPUTS, classifier.backbone.image_size, str(run.path))
 
     write_with(run.folder.network, write)
     run.folder.record(run.folder.network)
@@ -127,7 +127,7 @@ def classifier_program(classifier: Classifier, thresholds: Thresholds, classes: 
         The ONNX program of torch.
     """
     backbone = classifier.backbone
-    module, any_size = _made_ready(_RunModule(for_use(classifier), thresholds), backbone)
+    module, any_size = _prepare(_RunModule(for_use(classifier), thresholds), backbone)
     program = _program(module, backbone, any_size, _OUTPUTS)
     for number, node in enumerate(program.model.graph):
         scopes = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))
@@ -135,12 +135,12 @@ def classifier_program(classifier: Classifier, thresholds: Thresholds, classes: 
             node.name = f"{BACKBONE}{number}"
         node.metadata_props.clear()  # contains paths of this machine
     preprocessing = Preprocessing(backbone.image_size, backbone.mean, backbone.std, backbone.interpolation)
-    told = describe(classes, thresholds, preprocessing, backbone=backbone.name, head=head)
-    program.model.metadata_props.update(told | preprocessing_metadata(preprocessing))
+    metadata = describe(classes, thresholds, preprocessing, backbone=backbone.name, head=head)
+    program.model.metadata_props.update(metadata | preprocessing_metadata(preprocessing))
     return program
 
 
-def _made_ready(module: nn.Module, backbone: Backbone) -> tuple[nn.Module, bool]:
+def _prepare(module: nn.Module, backbone: Backbone) -> tuple[nn.Module, bool]:
     """A copy of a module for export, and whether it may take images of different sizes."""
     made = for_use(module)
     # A ViT has position embeddings of one size. Other networks take any size that they can halve.
@@ -167,7 +167,7 @@ def _program(module: nn.Module, backbone: Backbone, any_size: bool, outputs: lis
 
 
 @torch.inference_mode()
-def _refuse_other(path: Path, network: nn.Module, outputs: list[str], size: int, name: str) -> None:
+def _check_outputs(path: Path, network: nn.Module, outputs: list[str], size: int, name: str) -> None:
     """Raise RunError unless a file gives the same outputs as torch, for several batch sizes."""
     session = open_session(path)
     for batch in _BATCHES:

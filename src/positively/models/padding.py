@@ -1,4 +1,4 @@
-"""Static padding in place of TensorFlow padding, which an exported graph would recompute in every pass."""
+"""Static padding instead of TensorFlow padding, which an exported graph would recompute in every pass."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ class EvenlyPadded(nn.Module):
     def __init__(self, conv: Conv2dSame) -> None:
         super().__init__()
         (rows, columns), (down, across) = conv.kernel_size, conv.stride
-        above = max((rows - 1) * conv.dilation[0] + 1 - down, 0)
-        beside = max((columns - 1) * conv.dilation[1] + 1 - across, 0)
-        self.pad = nn.ZeroPad2d((beside // 2, beside - beside // 2, above // 2, above - above // 2))
+        vertical = max((rows - 1) * conv.dilation[0] + 1 - down, 0)
+        horizontal = max((columns - 1) * conv.dilation[1] + 1 - across, 0)
+        self.pad = nn.ZeroPad2d(
+            (horizontal // 2, horizontal - horizontal // 2, vertical // 2, vertical - vertical // 2)
+        )
         self.conv = nn.Conv2d(
             conv.in_channels,
             conv.out_channels,

@@ -74,10 +74,10 @@ def fit_weights(network: nn.Module, given: dict[str, Tensor], source: str) -> No
             if name in given and given[name].shape != tensor.shape
         ],
     }
-    told = "; ".join(f"{len(names)} {what}: {and_more(names, 3)}" for what, names in problems.items() if names)
-    if told:
+    summary = "; ".join(f"{len(names)} {what}: {and_more(names, 3)}" for what, names in problems.items() if names)
+    if summary:
         raise WeightsError(
-            f"{source} does not fit {type(network).__name__}. Tensors {told}. Pass the weights of exactly this timm "
+            f"{source} does not fit {type(network).__name__}. Tensors {summary}. Pass the weights of exactly this timm "
             "model."
         )
     network.load_state_dict(given, strict=False)
