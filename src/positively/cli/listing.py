@@ -16,9 +16,9 @@ def list_method(name: str, plugin: str | None) -> None:
         load_plugin(plugin)
     if name == "auto":
         print(
-            "auto uses closed-form where the backbone is frozen, distill where a pretrained network is trained, and pu-mlc "
-            "where a network starts from random weights. After training, a probe replaces the head if it ranks held-out "
-            "tags higher."
+            "auto uses closed-form where the backbone is frozen, distill where a pretrained network is trained, and "
+            "pu-mlc where a network starts from random weights. After training, a probe replaces the head if it ranks "
+            "held-out tags higher."
         )
         name = METHOD
     if name == METHOD:  # needs no torch
