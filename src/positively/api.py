@@ -30,6 +30,7 @@ from positively.registry import TORCH, load_plugin
 from positively.report.finished import report_training
 from positively.runs import Run
 from positively.runs.missing import missing_in_run
+from positively.runs.sources import photo_root, read_config
 from positively.runs.train import train_probe
 from positively.tables.learnable import require_learnable
 from positively.tables.options import ReadOptions
@@ -217,7 +218,9 @@ def find_missing(
         _refuse(config=config, **options)
         if isinstance(source, Run | str | Path):
             _refuse(states=states, images=images, classes=classes)
-            return missing_in_run(source if isinstance(source, Run) else Run(source), min_probability=min_probability)
+            run = source if isinstance(source, Run) else Run(source)
+            listed = missing_in_run(run, min_probability=min_probability)
+            return replace(listed, root=photo_root(run.path, listed.images, read_config(run.folder)) or Path())
         if states is None:
             raise ConfigError("find_missing takes a table, a run, or an array of probabilities with its states.")
         if isinstance(images, str | Path):

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,10 @@ def class_ratios(classes: int, ratio: float, spread: float, seed: int) -> npt.ND
         return np.full(classes, ratio)
     normal = random_stream("class ratios", seed).standard_normal(classes)
     return 1 / (1 + (1 - ratio) / ratio * np.exp(-spread * normal))
+
+
+# Rows of the table that a notebook shows.
+_SHOWN_CLASSES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +160,15 @@ class LabelTable:
     def __repr__(self) -> str:
         known = ", ".join(f"{self.total(state):,} {state.name.lower()}" for state in LabelState)
         return f"LabelTable({len(self):,} images × {len(self.classes):,} classes: {known})"
+
+    def _repr_html_(self) -> str:
+        """The size of the table and its most frequent classes, for notebooks."""
+        counts = self.counts(POSITIVE)
+        rows = "".join(
+            f"<tr><td>{escape(self.classes[column])}</td><td>{counts[column]:,}</td></tr>"
+            for column in np.argsort(-counts, kind="stable")[:_SHOWN_CLASSES]
+        )
+        return f"<p>{escape(repr(self))}</p><table><tr><th>class</th><th>images</th></tr>{rows}</table>"
 
     def digest(self) -> str:
         """Short hash of images (names, and contents if they were read), classes and states."""

@@ -184,6 +184,8 @@ def test_a_run_lists_what_its_table_would(place, tags, found, tmp_path):
         (s.image, s.tag) for _, s in zip(range(50), found, strict=False)
     }
     assert len(po.find_missing(str(run.path), min_probability=0.5)) == (again.values >= 0.5).sum()
+    assert "data:image/jpeg" in again._repr_html_() and tags.classes[0] in run._repr_html_()
+    assert tags.classes[0] in tags._repr_html_()
 
 
 def test_python_takes_a_path_as_the_command_does(place, tags, found, table):

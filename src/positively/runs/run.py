@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -145,6 +146,14 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Folder, method, backbone and classes, for notebooks."""
+        config = self.model_config
+        told = {"run": self.path, "method": config.get("method"), "backbone": config["backbone"]}
+        told["classes"] = f"{len(self.classes):,}: {and_more(self.classes, 10)}"
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in told.items())
+        return f"<table>{rows}</table>"
 
     @property
     def path(self) -> Path:
