@@ -335,7 +335,7 @@ def test_towers_that_do_not_fit_are_told(backbone, place, tmp_path, monkeypatch)
         head.setup(some_table())
     tiny_clip.write_text_tower(tmp_path / "other", projection=8)
     for source, classes, message in (
-        (tmp_path / "other", CLASSES, "8 .* 24 "),
+        (tmp_path / "other", CLASSES, r"\b8\b.*\b24\b"),
         (place / "text", ("red", "green" * 9), "'(green)+' .*tokens.* 40"),
     ):
         wrong = create_head("dual-coop", 64, len(classes), text_model=str(source))
