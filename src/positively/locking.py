@@ -1,4 +1,4 @@
-"""Locks between processes; the system takes a lock away when its process ends, however it ends."""
+"""Locks between processes. The system releases a lock when its process ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FOREVER = -1.0
 
 @contextmanager
 def held(path: Path, seconds: float = 0.0) -> Iterator[bool]:
-    """Hold a lock while the context lasts, and say whether it could be had.
+    """Hold a lock inside the context; yields whether it was acquired.
 
-    A lock file stays when its lock is released. It is removed only with its folder, by a process that holds it.
+    The lock file stays when the lock is released. Only a process that holds the lock removes it.
 
     Args:
-        path: The lock file; its folder is made if it is not there.
+        path: The lock file; its folder is created if needed.
         seconds: How long to wait for another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,6 +33,6 @@ def held(path: Path, seconds: float = 0.0) -> Iterator[bool]:
 
 def remove_lock(path: Path) -> None:
     """Remove a lock file unless another process holds it."""
-    with suppress(OSError), held(path) as is_free:  # Windows removes no file that is open; unlocking does
+    with suppress(OSError), held(path) as is_free:  # Windows cannot remove an open file
         if is_free:
             path.unlink()

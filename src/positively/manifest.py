@@ -1,4 +1,4 @@
-"""``manifest.json``: a digest of every file that we wrote into a folder."""
+"""``manifest.json``: digests of all files that positively wrote into a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Manifest:
         self.folder, self.path = folder, folder / MANIFEST
 
     def read(self) -> dict[str, str | None] | None:
-        """Digests by file name, None where a file is being written; None if the folder has no manifest of ours."""
+        """Digests by file name (None for a file that is being written); None if the folder has no manifest."""
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             return dict(content["files"]) if content["written_by"] == _WRITTEN_BY else None
@@ -33,15 +33,15 @@ class Manifest:
         write_json(self.path, {"written_by": _WRITTEN_BY, "files": dict(sorted(files.items()))})
 
     def record(self, files: Iterable[Path]) -> None:
-        """Note the digests of files that were just written; several processes may do so at once."""
+        """Record the digests of files that were just written; safe for several processes."""
         with held(self.folder / _LOCK, FOREVER):
             self.write((self.read() or {}) | {self.name(file): file_digest(file) for file in files})
 
     def name(self, file: Path) -> str:
-        """A file of the folder as the manifest calls it; a link counts by its own name, as in the hub's cache."""
+        """Name of a file in the manifest; a link has its own name, as in the hub's cache."""
         return (file.parent.resolve() / file.name).relative_to(self.folder.resolve()).as_posix()
 
     def may_replace(self, file: Path) -> bool:
-        """Whether a file is listed, and as it was written; a file that was being written when a process ended is."""
+        """Whether a file is listed and unchanged; a file that a killed process was writing counts as unchanged."""
         listed = self.read() or {}
         return file.is_file() and self.name(file) in listed and listed[self.name(file)] in (None, file_digest(file))

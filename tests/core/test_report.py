@@ -222,13 +222,23 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_is_fine(place,
     assert again.predict(str(tags.paths[0]))
 
 
-def test_a_complete_table_is_counted_and_a_table_without_a_lesson_says_so(place, tables, tags):
+def test_a_complete_table_is_counted(place, tables):
     page = text_of(po.fit(tables[0], out=str(place / "complete"), quiet=True, **basics(place)))
     assert "Missing tags" not in headings(page) and "tags are true" not in page
-    bare = tags.select(np.arange(30)).with_known_ratio(0.05, 0)
-    page = text_of(po.fit(bare, out=str(place / "bare"), quiet=True, **basics(place)))
-    assert "4 of 4 tags" in page
-    assert headings(page) == ["At a glance", "Tag by tag", "Training", "Environment"]
+
+
+def test_a_run_that_learned_nothing_says_so_first(run):
+    contents = read_contents(run.path)
+    calibration = replace(contents.calibrated.calibration, learned=np.zeros(4, dtype=bool))
+    nothing = replace(
+        contents,
+        calibrated=replace(contents.calibrated, calibration=calibration),
+        thresholds=np.full(4, np.inf),
+        out_of_sample=None,
+    )
+    sections = run_sections(nothing, PhotoBook(None))
+    assert [section.heading for section in sections][:2] == ["At a glance", "Tag by tag"]
+    assert "three photos" in sections[0].text and "4 of 4 tags" in sections[1].text
 
 
 def test_one_tag_makes_a_page_too(place, tags):

@@ -1,4 +1,4 @@
-"""Run folders, written and read, and what a trained run does: tags of one photo, or of millions into a file."""
+"""Run folders, and what a trained run does: predict tags of images, and evaluate."""
 
 from positively.runs.folder import RunFolder
 from positively.runs.hiding import hide_labels, training_rows

@@ -1,4 +1,4 @@
-"""The run folder: everything one training produced, each file written whole."""
+"""The run folder: all files of one training, each written atomically."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from positively.manifest import Manifest
 from positively.runs.locking import LOCK, lock_folder, make_folder
 
 FORMAT = 3
-"""Version of the run folder's layout. Before 3 there was no manifest, and config.json held digests of the weights."""
+"""Version of the layout of a run folder. Before 3, there was no manifest; config.json held digests of the weights."""
 
 
 class RunFolder:
-    """Names of a run's files, and how they are written and read."""
+    """The files of a run: their names, and how they are written and read."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -57,26 +57,26 @@ class RunFolder:
         self.evaluation = self.path / "evaluation.json"
         self.manifest = Manifest(self.path)
         self._lock: ExitStack | None = None
-        self._made: list[Path] = []  # folders that did not exist before, the run's own first
+        self._made: list[Path] = []  # folders created for the run, its own first
 
     @classmethod
     def open(cls, out: str | Path | None, default: str | Path, resume: bool) -> RunFolder:
-        """Folder to train in: a new one, or (``resume``) the one to go on in. It is ours until :meth:`close`.
+        """The folder to train in, locked until :meth:`close`: a new one, or an existing one to resume.
 
         Args:
             out: The folder, if the user named one.
             default: The folder otherwise, or the next ``<default>-<number>`` that is free.
-            resume: Take the folder (by default the one with the highest number) with what is in it.
+            resume: Use an existing folder (by default the one with the highest number).
 
         Raises:
-            RunError: If the folder cannot be made, is in use, or holds a run.
-            FileError: If it holds other files.
+            RunError: If the folder cannot be created, is in use, or holds a run.
+            FileError: If the folder holds other files.
         """
         path, made = make_folder(out, default, resume)
         folder = cls(path)
         folder._made = made
         try:
-            folder.refuse_others(resume=True)  # no lock is left among somebody else's files
+            folder.refuse_others(resume=True)  # before locking, which would leave a lock file in a foreign folder
             folder._lock = lock_folder(folder.path)
             folder.refuse_others(resume)
         except BaseException:
@@ -85,25 +85,25 @@ class RunFolder:
         return folder
 
     def refuse_others(self, resume: bool) -> None:
-        """Raise if the folder holds other files, or a run that is not to be resumed."""
+        """Raise if the folder holds other files, or a run that is not resumed."""
         if not self.holds_run:
             refuse_foreign(self.path, _is_empty_folder, "DIR")
         elif not resume:
             raise RunError(
-                f"{self.path} already holds a run. Pass {option('resume', 'auto')} to go on with it, or another "
+                f"{self.path} already holds a run. Pass {option('resume', 'auto')} to continue it, or choose another "
                 f"folder with {option('out', 'DIR')}."
             )
 
     def close(self) -> None:
-        """Unlock the folder, and remove it, with the parents made for it, if this start made it and it is empty."""
+        """Unlock the folder. If it was created for this run and is empty, remove it and its new parents."""
         is_left_empty = bool(self._made) and not foreign_files(self.path, _is_empty_folder)
         if self._lock is not None:
-            with suppress(OSError):  # Windows removes no file that is open; unlocking does
+            with suppress(OSError):  # Windows cannot remove an open file
                 if is_left_empty:
                     (self.path / LOCK).unlink()
             self._lock.close()
             self._lock = None
-        with suppress(OSError):  # another process may have come in meanwhile: then it stays
+        with suppress(OSError):  # not empty if another process uses it now
             for place in (self.checkpoint.parent, *self._made) if is_left_empty else ():
                 if place.exists():
                     place.rmdir()
@@ -116,33 +116,33 @@ class RunFolder:
 
     @property
     def holds_run(self) -> bool:
-        """Whether there is a run: other programs have a config.yaml too; only a run has both of these."""
+        """Whether the folder holds a run. Other programs write a config.yaml too, but not both files."""
         return self.checkpoint.exists() or (self.config.exists() and self.environment.exists())
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has a model to use."""
+        """Whether the training is finished."""
         return (self.probe.exists() or self.weights.exists()) and self.model.exists() and self.thresholds.exists()
 
     def finish(self) -> None:
-        """Write the manifest of what a training wrote, which says that the run is finished."""
+        """Write the manifest of a finished training."""
         files = [self.config, self.environment, self.metrics, self.images, self.calibration, self.out_of_sample]
         files += [self.weights, self.probe, self.model, self.card]
-        # The network of a fine-tuned run is written, and recorded, later.
+        # The network of a fine-tuned run is written and recorded later.
         files += [self.network] if self.probe.exists() else []
         self.manifest.record(file for file in files if file.exists())
 
     def record(self, *files: Path) -> None:
-        """Add files to the manifest that were written into the finished run; any others are passed over."""
+        """Add files of the finished run to the manifest; files outside the folder are ignored."""
         own = [file for file in files if self.path.resolve() in (file.parent.resolve() / file.name).parents]
         if own and self.manifest.read() is not None:
             self.manifest.record(own)
 
     def verified(self, file: Path) -> Path:
-        """A file of the run that is about to be read, or is not there.
+        """Check a file of the run before it is read, if it exists.
 
         Raises:
-            RunError: If it is not the file that was written.
+            RunError: If the file has changed since it was written.
         """
         if not file.exists():
             return file
@@ -152,9 +152,8 @@ class RunFolder:
             listed = {name: digest, **self._digests_of_old_format()}
         if listed.get(name) != digest:
             raise RunError(
-                f"{file} is damaged, was changed, or was not written by positively: its digest is not in "
-                f"{self.manifest.path}. Restore the file, or repeat the command that wrote it; train with "
-                f"{option('resume', 'auto')} is quick."
+                f"{file} was changed or damaged: its digest is not in {self.manifest.path}. Restore the file, or run "
+                f"the command again that wrote it; train with {option('resume', 'auto')} is fast."
             )
         return file
 
@@ -167,26 +166,26 @@ class RunFolder:
             is_old = False
         if not is_old:
             raise RunError(
-                f"{self.manifest.path} is missing or damaged, so that the files of the run cannot be verified. Train "
-                f"again with {option('resume', 'auto')}, which is quick."
+                f"{self.manifest.path} is missing or damaged, so the files of the run cannot be verified. Train again "
+                f"with {option('resume', 'auto')}, which is fast."
             )
         return digests
 
     def write_config(self, settings: Mapping[str, Any], learned_from: Mapping[str, Any] | None = None) -> None:
-        """Write the whole effective configuration, as the option ``config`` takes it, and what it ran on."""
+        """Write the effective configuration, in the form that --config takes, and the environment."""
         text = yaml.safe_dump({**settings, "out": str(self.path)}, sort_keys=False, allow_unicode=True)
         write_json(self.environment, {**environment(), **(learned_from or {})})
         write_text(self.config, text)
 
     def read_environment(self) -> dict[str, Any]:
-        """What the run ran on, and learned from; empty if it cannot be read."""
+        """The environment and the training data of the run; empty if it cannot be read."""
         try:
             return dict(json.loads(self.environment.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return {}
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
-        """Write one row an epoch."""
+        """Write one row per epoch."""
         text = io.StringIO()
         names = list(dict.fromkeys(name for row in history for name in row))
         writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
@@ -195,7 +194,7 @@ class RunFolder:
         write_text(self.metrics, text.getvalue())
 
     def write_images(self, hashes: dict[str, tuple[str, str]]) -> None:
-        """Write which images the run learned from: name → (content hash, part)."""
+        """Write the images the run learned from: name → (content hash, part)."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["image", "hash", "part"])
@@ -203,26 +202,26 @@ class RunFolder:
         write_text(self.images, text.getvalue())
 
     def read_images(self) -> list[tuple[str, str]]:
-        """Name and content hash of every image the run learned from; the hash is empty where only its name is known."""
+        """Name and content hash of every image the run learned from; the hash is empty if unknown."""
         return [(row["image"], row["hash"]) for row in self._image_rows()]
 
     def read_image_names(self) -> list[str]:
-        """Names of the images the run learned from, in order; copies have one hash and several names."""
+        """Names of the images the run learned from, in order."""
         return [row["image"] for row in self._image_rows()]
 
     def _image_rows(self) -> list[dict[str, str]]:
         if not self.images.exists():
-            raise RunError(f"{self.images} is missing: it says which images the run learned from. Restore it.")
+            raise RunError(f"{self.images} is missing: it lists the images the run learned from. Restore it.")
         with self.verified(self.images).open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
     def write_thresholds(self, classes: tuple[str, ...], thresholds: npt.NDArray[np.float64]) -> None:
-        """Write one threshold a class; null for a class that is never predicted."""
+        """Write one threshold per class; null for a class that is never predicted."""
         limits = [value if math.isfinite(value) else None for value in thresholds.tolist()]
         write_json(self.thresholds, dict(zip(classes, limits, strict=True)))
 
     def read_thresholds(self, classes: list[str]) -> npt.NDArray[np.float64]:
-        """One threshold a class, in the order of ``classes``. The file may be edited, so that no digest guards it."""
+        """One threshold per class, in the order of ``classes``. Users may edit the file: its digest is not checked."""
         most = 1.0 if self.calibration.exists() else sys.float_info.max
         least = 0.0 if self.calibration.exists() else -most
         try:
@@ -230,37 +229,37 @@ class RunFolder:
             given = [known[name] for name in classes]
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(
-                f"{self.thresholds} does not give each class a threshold ({error}). Correct it, or train the run again."
+                f"{self.thresholds} lacks the threshold of a class ({error}). Correct it, or train the run again."
             ) from None
         for name, value in zip(classes, given, strict=True):
             if value is not None and not (type(value) in (int, float) and least <= value <= most):
                 raise RunError(
-                    f"{self.thresholds}: the threshold of '{name}' is {str(value)[:40]}. It is a number"
+                    f"{self.thresholds}: the threshold of '{name}' is {str(value)[:40]}. It must be a number"
                     f"{' from 0 to 1' if most == 1 else ''}, or null for a class that is never predicted."
                 )
         return np.array([math.inf if value is None else value for value in given], dtype=np.float64)
 
     def write_calibration(self, calibrated: Mapping[str, CalibratedScores]) -> None:
-        """Write what scores mean, by head."""
+        """Write the calibration of each head."""
         arrays: dict[str, npt.NDArray[Any]] = {}
         for head, found in calibrated.items():
             arrays |= found.to_arrays(head)
         write_with(self.calibration, lambda temporary: save_file(arrays, temporary))
 
     def read_calibration(self, head: str) -> CalibratedScores:
-        """What the scores of a head mean."""
+        """The calibration of a head."""
         if not self.calibration.exists():
             raise RunError(
-                f"{self.path} has no probabilities: its method gives scores only. Train with "
+                f"{self.path} has no probabilities: its method gives only scores. Train with "
                 f"{option('method', 'auto')}."
             )
         try:
             return CalibratedScores.from_arrays(head, load_file(self.verified(self.calibration)))
         except (SafetensorError, KeyError):
-            raise RunError(f"{self.calibration} is damaged, or has nothing about head '{head}'.") from None
+            raise RunError(f"{self.calibration} is damaged, or lacks head '{head}'.") from None
 
     def write_out_of_sample(self, found: OutOfSample, states: States) -> None:
-        """Write scores by labels that did not shape them, and these labels, in the order of the images' file."""
+        """Write out-of-sample scores and the labels of the images, in the order of images.csv."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "scores": np.ascontiguousarray(found.scores),
             "states": np.ascontiguousarray(states),
@@ -269,7 +268,7 @@ class RunFolder:
         write_with(self.out_of_sample, lambda temporary: save_file(arrays, temporary))
 
     def read_out_of_sample(self) -> tuple[list[str], States, OutOfSample] | None:
-        """Images of the run, their label states and out-of-sample scores, if it has any."""
+        """Images of the run, their label states and out-of-sample scores, if stored."""
         if not self.out_of_sample.exists():
             return None
         try:
@@ -279,19 +278,19 @@ class RunFolder:
         except (SafetensorError, KeyError):
             again = option("resume", "auto")
             raise RunError(
-                f"{self.out_of_sample} is damaged, or of an earlier version. Train the run again, with {again} it is "
-                "quick."
+                f"{self.out_of_sample} is damaged, or of an earlier version. Train the run again; with {again} this is "
+                "fast."
             ) from None
         return self.read_image_names()[: len(states)], states, found
 
 
 def _is_empty_folder(path: Path) -> bool:
-    """Whether there is nothing in a folder but empty folders, the lock, and what a kill left half written."""
+    """Whether a folder holds only empty folders, the lock, and partial files."""
     return path.is_dir() and not foreign_files(path, _is_empty_folder)
 
 
 def environment() -> dict[str, Any]:
-    """What a run ran on."""
+    """The machine and the packages of a training."""
     names = (
         "positively",
         "onnxruntime",

@@ -1,4 +1,4 @@
-"""What a training sees of a table: the labels that an experiment leaves, and the rows to learn from."""
+"""What a training sees of a table: labels that an experiment hides, and the rows to learn from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
-    """The labels an experiment leaves of a complete table: first the noise, then what is hidden."""
+    """Hide labels of a complete table for an experiment: first label noise, then hidden labels."""
     seed = config.seed if config.mask_seed is None else config.mask_seed
     if config.flip_positives:
         table = table.with_flipped_positives(config.flip_positives, seed)
@@ -25,7 +25,7 @@ def hide_labels(table: LabelTable, config: TrainConfig) -> LabelTable:
 
 
 def training_rows(seen: LabelTable) -> tuple[Rows, Rows]:
-    """Rows to learn from, and rows that the table's own split column keeps for validation; 'test' is neither.
+    """Rows to learn from, and rows that the split column keeps for validation; 'test' rows are in neither.
 
     Raises:
         TableError: There is no positive label to learn from.

@@ -1,4 +1,4 @@
-"""Where a run goes: a folder is made for it, and belongs to one process at a time."""
+"""The place of a run: its folder is created and locked by one process at a time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from positively.locking import held
 from positively.workspace import Workspace
 
 LOCK, HOLDER = ".lock", ".lock-holder"
-"""The file that is locked, and the one that says who holds it: on Windows nobody else can read a locked file."""
+"""The lock file, and the file that names its holder: on Windows, a locked file cannot be read."""
 
-# Workers that read images outlive a killed training by a few seconds, and hold its lock as long.
+# Workers that read images outlive a killed training by a few seconds and hold its lock.
 _ORPHAN_SECONDS = 15.0
 
 
@@ -39,15 +39,15 @@ def default_place(table: LabelTable, method: str, resume: bool) -> Path:
 
 
 def make_folder(out: str | Path | None, default: str | Path, resume: bool) -> tuple[Path, list[Path]]:
-    """Make the folder of a run; two processes that start at once without ``out`` get different ones.
+    """Create the folder of a run. Processes that start at the same time without ``out`` get different folders.
 
     Args:
         out: The folder, if the user named one.
         default: The folder otherwise, or ``<default>-<number>`` with the next number.
-        resume: Take the default folder with the highest number, if there is any.
+        resume: Use the default folder with the highest number, if there is one.
 
     Returns:
-        The folder, and which folders were made for it, inmost first (none if it was there).
+        The folder, and the folders that were created for it, the innermost first.
     """
     base = Path(default if out is None else out)
     taken = _numbers(base) if out is None else []
@@ -61,27 +61,29 @@ def make_folder(out: str | Path | None, default: str | Path, resume: bool) -> tu
             if path.is_dir() and (resume or out is not None):
                 return path, []
             if out is not None:
-                raise _cannot_make(path, "there is a file of that name") from None
+                raise _cannot_make(path, "a file has that name") from None
         except OSError as error:
             raise _cannot_make(path, error.strerror) from None
-    raise AssertionError("there is always another number")
+    raise AssertionError("unreachable")
 
 
 def _numbers(base: Path) -> list[int]:
-    """Numbers of the runs of this name, in order; the one without a number is the first."""
+    """Sorted numbers of the runs of this name; the run without a number is 1."""
     numbers = [path.name.removeprefix(f"{base.name}-") for path in base.parent.glob(f"{escape(base.name)}-*")]
     return sorted([1] * base.exists() + [int(number) for number in numbers if number.isdecimal()])
 
 
 def _cannot_make(path: Path, reason: str | None) -> RunError:
-    return RunError(f"The run folder {path} cannot be made: {reason}. Pass {option('out', 'DIR')}.")
+    return RunError(
+        f"The run folder {path} cannot be created: {reason}. Choose another one with {option('out', 'DIR')}."
+    )
 
 
 def lock_folder(folder: Path) -> ExitStack:
-    """Lock a folder until what is returned is closed.
+    """Lock a folder until the returned stack is closed.
 
     Raises:
-        RunError: If another process has it, or the folder cannot be written to.
+        RunError: If another process holds the lock, or the folder is not writable.
     """
     lock = ExitStack()
     try:
@@ -90,13 +92,17 @@ def lock_folder(folder: Path) -> ExitStack:
             is_ours = lock.enter_context(held(folder / LOCK, _ORPHAN_SECONDS))
     except OSError as error:
         raise RunError(
-            f"The run folder {folder} cannot be written to: {error.strerror}. Pass {option('out', 'DIR')}."
+            f"The run folder {folder} is not writable: {error.strerror}. Choose another one with "
+            f"{option('out', 'DIR')}."
         ) from None
     if not is_ours:
         holder = _holder(folder)
         who = f" (process {holder})" if holder else ""
-        raise RunError(f"{folder} is in use by another training{who}. Wait for it, or pass {option('out', 'DIR')}.")
-    with suppress(OSError):  # who holds it is only for the sentence above
+        raise RunError(
+            f"{folder} is in use by another training{who}. Wait for it, or choose another folder with "
+            f"{option('out', 'DIR')}."
+        )
+    with suppress(OSError):  # the holder is only needed for the message above
         (folder / HOLDER).write_text(f"{os.getpid()} on {socket.gethostname()}", encoding="utf-8")
     lock.callback(_remove_holder, folder)
     return lock
@@ -108,7 +114,7 @@ def _remove_holder(folder: Path) -> None:
 
 
 def _holder(folder: Path) -> str:
-    """Process and machine that hold the lock, if they can be read."""
+    """Process and machine that hold the lock, if known."""
     try:
         return (folder / HOLDER).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -116,8 +122,8 @@ def _holder(folder: Path) -> str:
 
 
 def _is_dead(holder: str) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
-    if sys.platform == "win32":  # os.kill would end the process; and workers do not inherit a lock there
+    """Whether the holder was a process of this machine that has ended."""
+    if sys.platform == "win32":  # where os.kill would end the process, and workers do not inherit a lock
         return False
     number, _, machine = holder.partition(" on ")
     if machine != socket.gethostname() or not number.isdecimal():

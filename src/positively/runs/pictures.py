@@ -1,4 +1,4 @@
-"""Which pictures are meant: files, folders, tables, and lists of names."""
+"""Find images in files, folders, tables and lists of names."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from positively.runs.tagging import Picture
 from positively.tables.formats import find_format, table_suffixes
 from positively.tables.options import ReadOptions
 
-# Images that are compared with those the run learned from.
+# Number of images that are compared with those the run learned from.
 _SAMPLE = 16
 
 
 def find_pictures(places: Sequence[str | Path], images: str | Path | None = None) -> list[Picture]:
-    """Every image named, once, in order.
+    """Find every image once, in order.
 
     Args:
-        places: Image files; folders, in which images may lie at any depth; tables, whose images are meant (a column of
-            names is enough).
-        images: Folder in which the images of tables lie; default: that of the table.
+        places: Image files; folders, searched at any depth; tables, of which a column of image names is enough.
+        images: Folder of the images of tables; default: the folder of the table.
 
     Returns:
-        The images: those of a table under the name that stands in it, all others under their path.
+        The images: those of a table under their name in the table, all others under their path.
 
     Raises:
-        ImageError: If a place is not there, or there is no image at all.
+        ImageError: If a place does not exist, or there is no image at all.
     """
     found: dict[str, Picture] = {}
     for place in map(Path, places):
@@ -48,7 +47,7 @@ def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
     if place.is_dir():
         return (Picture(path.as_posix(), path) for path in sorted(_images_under(place)))
     if not place.is_file():
-        raise ImageError(f"{place} is no file.")
+        raise ImageError(f"{place} is not a file.")
     form = find_format(place) if place.suffix.lower() in table_suffixes() else None
     if form is None:
         return [Picture(str(place), place)]
@@ -57,10 +56,10 @@ def _pictures_at(place: Path, images: str | None) -> Iterable[Picture]:
 
 
 def _images_under(folder: Path) -> Iterator[Path]:
-    """Files that have the name of an image, and links that lead nowhere; folders that cannot be listed are named."""
+    """Files with the name of an image, and broken links; a folder that cannot be listed is logged."""
 
     def warn(error: OSError) -> None:
-        logger.warning(f"{error.filename}: cannot be listed ({error.strerror}), so that nothing in it is tagged.")
+        logger.warning(f"{error.filename}: cannot be listed ({error.strerror}), so its images are left out.")
 
     for place, _, names in os.walk(folder, onerror=warn):
         for path in (Path(place, name) for name in names if is_image_name(name)):
@@ -69,7 +68,7 @@ def _images_under(folder: Path) -> Iterator[Path]:
 
 
 def note_learned(run: RunFolder, pictures: Sequence[Picture]) -> None:
-    """Log a note if some images are among those the run learned from; a few files are read for that."""
+    """Log a note if the run learned from some of the images, judged by a few of them."""
     if not run.images.exists():  # a run of the hub does not name its images
         return
     sample = [picture.source for picture in pictures[:: max(1, len(pictures) // _SAMPLE)][:_SAMPLE]]
@@ -80,13 +79,13 @@ def note_learned(run: RunFolder, pictures: Sequence[Picture]) -> None:
         count = sum(content_hash(file) in learned for file in files)
     if count:
         logger.info(
-            f"Note: {count} of {len(files)} images looked at are images the run learned from. Their scores repeat the "
+            f"Note: {count} of {len(files)} sampled images were in the training table. Their scores repeat the "
             f"tags of the table; to find missing tags, use `positively missing {run.path}`."
         )
 
 
 def read_list(text: str) -> list[Picture]:
-    r"""Pictures of a list of paths: one a line, or (as ``find -print0`` gives them) with a NUL between two.
+    r"""Images of a list of paths: one per line, or separated by NUL as ``find -print0`` writes them.
 
     >>> [picture.name for picture in read_list("a b.jpg\n\nc.jpg\n")]
     ['a b.jpg', 'c.jpg']

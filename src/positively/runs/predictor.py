@@ -1,4 +1,4 @@
-"""What a run computes of images: the class scores, by ONNX Runtime here, or by torch in the wing that needs it."""
+"""Class scores of images, by ONNX Runtime here, or by torch in the wing that needs it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from positively.registry import TORCH
 
 Scores = npt.NDArray[np.float64]
 
-# Embeddings that the classifier takes at once: its products are several times as quick as one by one.
+# Embeddings per call of the classifier: several times faster than one by one.
 _BATCH = 32
 
 
 def preprocessing_of_run(config: dict[str, Any]) -> Preprocessing:
-    """How images are resized for a run, by its config.json."""
+    """The preprocessing of a run's images, by its config.json."""
     chosen = {name: config[name] for name in ("image_size", "interpolation", "resize") if name in config}
     return Preprocessing(**chosen)
 
@@ -50,7 +50,7 @@ class Predictor(Protocol):
 
 
 class ProbePredictor:
-    """The embedder of a run, and its classifier."""
+    """The embedder and the classifier of a run."""
 
     def __init__(self, embedder: Embedder, classifier: Classifier) -> None:
         self.embedder, self.classifier = embedder, classifier
@@ -63,7 +63,7 @@ class ProbePredictor:
 
 
 class OnnxPredictor:
-    """The whole network of a run as one ONNX file that gives scores."""
+    """The whole network of a run as one ONNX file."""
 
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
         self._network = OnnxEmbedder(path, preprocessing_of_run(config), key="", output="scores")

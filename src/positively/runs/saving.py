@@ -1,4 +1,4 @@
-"""What a run says of its model: which network, which classes, and what its scores mean; and the arrays of a probe."""
+"""config.json of a run, and the arrays of a probe."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def load_classifier(folder: RunFolder, head: str) -> KernelClassifier | LinearCl
         return kind.from_arrays(head, load_file(folder.verified(folder.probe)))
     except (SafetensorError, OSError, KeyError):
         again = option("resume", "auto")
-        raise RunError(f"{folder.probe} is damaged. Train the run again, with {again} it is quick.") from None
+        raise RunError(f"{folder.probe} is damaged. Train the run again; with {again} this is fast.") from None
 
 
 def write_model_config(folder: RunFolder, described: Mapping[str, Any], classes: Sequence[str]) -> None:
-    """Write config.json and then the manifest, the last files of a run: they say that it is finished.
+    """Write config.json and then the manifest. They are the last files of a training and mark it as finished.
 
     Args:
-        folder: Where to.
-        described: What the model is: method, backbone, image_size, head, depth and more.
+        folder: The run.
+        described: The model: method, backbone, image_size, head, depth and more.
         classes: Its classes, in order.
     """
     made_by = {"format": FORMAT, "positively": positively.__version__}
@@ -50,29 +50,29 @@ def write_model_config(folder: RunFolder, described: Mapping[str, Any], classes:
 
 
 def load_model_config(folder: RunFolder) -> dict[str, Any]:
-    """Content of config.json of a finished run; what later versions add to it is passed over."""
+    """Content of config.json of a finished run; unknown keys are ignored."""
     if not folder.path.is_dir():
         raise RunError(f"There is no run folder {folder.path}.")
     again = option("resume", "auto")
     if not folder.is_finished:
-        hint = f" Go on with {again}." if folder.checkpoint.exists() else ""
+        hint = f" Continue with {again}." if folder.checkpoint.exists() else ""
         raise RunError(f"{folder.path} holds no finished run.{hint}")
     try:
         model_config: dict[str, Any] = json.loads(folder.verified(folder.model).read_text(encoding="utf-8"))
         is_newer = model_config["format"] > FORMAT
         missing = [name for name in _NEEDED if name not in model_config]
     except (ValueError, KeyError, TypeError):
-        raise RunError(f"{folder.model} is damaged. Train the run again, with {again} it is quick.") from None
+        raise RunError(f"{folder.model} is damaged. Train the run again; with {again} this is fast.") from None
     if is_newer:
         raise RunError(
             f"{folder.path} was written by positively {model_config.get('positively')}; this is "
             f"{positively.__version__}. Update it: pip install -U positively."
         )
     if missing:
-        raise RunError(f"{folder.model} lacks {', '.join(missing)}. Train the run again, with {again} it is quick.")
+        raise RunError(f"{folder.model} lacks {', '.join(missing)}. Train the run again; with {again} this is fast.")
     return model_config
 
 
 def has_exact_scores(model_config: Mapping[str, Any]) -> bool:
-    """Whether the stored scores of a run's photos have not seen their labels."""
+    """Whether the stored scores of a run's images do not depend on the images' own labels."""
     return bool(model_config.get("has_exact_scores", model_config["depth"] == "probe"))

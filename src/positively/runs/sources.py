@@ -1,4 +1,4 @@
-"""What a run learned from, found again: the folder of its photos, and their labels as the training saw them."""
+"""Find the training data of a run again: the folder of its images, and their labels as the training saw them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MOST_FOLDERS = 64
 
 
 def read_config(folder: RunFolder, *, verify: bool = True) -> dict[str, Any]:
-    """Content of config.yaml; while a run is being trained, the manifest does not know it yet."""
+    """Content of config.yaml; during the training, the manifest does not list it yet."""
     try:
         path = folder.verified(folder.config) if verify else folder.config
         return current_options(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
-        raise RunError(f"{folder.config} is missing or damaged. Put it back, or train the run again.") from None
+        raise RunError(f"{folder.config} is missing or damaged. Restore it, or train the run again.") from None
 
 
 def find_root(images: Sequence[str], candidates: Iterable[Path]) -> Path | None:
-    """The folder below which most of some of the images lie; None if none of them does anywhere."""
+    """The folder that contains most of a sample of the images; None if no folder contains any."""
     sample = list(images[:: max(1, len(images) // _SAMPLE)])
     best: tuple[int, Path | None] = (0, None)
     for root in dict.fromkeys(candidates):
@@ -44,16 +44,16 @@ def find_root(images: Sequence[str], candidates: Iterable[Path]) -> Path | None:
 
 
 def image_folders(run: Path, config: Mapping[str, Any]) -> Iterable[Path]:
-    """Folders in which a run's images may lie, by its configuration, also if all was moved together."""
+    """Candidate folders of a run's images, by its configuration, also if everything was moved together."""
     table = Path(str(config.get("table") or ""))
     named = [Path(str(config["images"]))] if config.get("images") else []
     named += [table, table.parent, table.parent.parent] if config.get("table") else []
     for path in named:
-        # A relative path was relative to where the command was given: here, or above the run folder.
+        # Relative paths were relative to the working folder: the current one, or one above the run folder.
         bases = [Path()] if path.is_absolute() else [Path(), *run.absolute().parents]
         for base in bases:
             yield base / path
-    for path in named:  # COCO and VOC keep images below the folder that was named
+    for path in named:  # COCO and VOC keep images in subfolders
         for below in (path, path / "images"):
             folders = sorted(entry for entry in below.iterdir() if entry.is_dir()) if below.is_dir() else []
             yield from folders[:_MOST_FOLDERS]
@@ -66,31 +66,31 @@ def photo_root(
     images: str | Path | None = None,
     likely: Iterable[Path] = (),
 ) -> Path | None:
-    """Folder below which a run's photos lie; None if they are nowhere.
+    """Folder of a run's images; None if they are not found.
 
     Args:
         run: The run folder.
-        names: The run's photos.
+        names: Names of the run's images.
         config: Its configuration.
-        images: The folder, if the user names it.
-        likely: Folders to look in first, if not.
+        images: The folder, if the user gives it.
+        likely: Folders to search first, otherwise.
 
     Raises:
-        ImageError: If no photo lies in the folder the user named.
+        ImageError: If the given folder contains none of the images.
     """
     if images is None:
         return find_root(names, [*likely, *image_folders(run, config)])
     root = find_root(names, [Path(images)])
     if root is None:
         raise ImageError(
-            f"None of the run's images lies under {images}, such as {names[0]}. Pass the folder that was "
-            f"{option('images')} when it was trained."
+            f"None of the run's images (such as {names[0]}) is in {images}. Pass the folder that was "
+            f"{option('images')} in the training."
         )
     return root
 
 
 def read_table_again(config: Mapping[str, Any], classes: list[str]) -> LabelTable | None:
-    """The run's table, if it still lies where it was; its images need not."""
+    """The run's table, if it is still in its place; its images may be gone."""
     if not config.get("table"):
         return None
     reading = {field.name: config[field.name] for field in fields(ReadOptions) if field.name in config}
@@ -104,7 +104,7 @@ def read_table_again(config: Mapping[str, Any], classes: list[str]) -> LabelTabl
 def states_as_trained(
     table: LabelTable, config: Mapping[str, Any], classes: list[str], images: list[str]
 ) -> States | None:
-    """Labels of these images as the training saw them."""
+    """Labels of these images as the training saw them; None if some images are not in the table."""
     settings = {field.name: config[field.name] for field in fields(TrainConfig) if field.name in config}
     seen = hide_labels(table, TrainConfig(**settings)).with_classes(classes)
     rows = {image: row for row, image in enumerate(seen.images)}
@@ -114,7 +114,7 @@ def states_as_trained(
 
 
 def read_training_labels(folder: RunFolder, classes: list[str]) -> tuple[list[str], States | None]:
-    """Names of a run's images, and their label states N×C; None if neither the run nor its table has them."""
+    """Names of a run's images, and their label states N×C; the states are None if they are not available."""
     stored = folder.read_out_of_sample()
     if stored is not None:
         images, states, _ = stored

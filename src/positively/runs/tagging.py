@@ -1,4 +1,4 @@
-"""Pictures → predictions: decoded by threads, scored a few at a time, in the order in which they came."""
+"""Images → predictions: decoded by threads, scored in batches, in their original order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Picture(NamedTuple):
-    """An image, and what it is called in what comes out."""
+    """An image and its name in the output."""
 
     name: str
     source: ImageSource
@@ -33,33 +33,35 @@ class Prediction:
     image: str
     tags: dict[str, float] = field(default_factory=dict)
     error: str | None = None
-    """Why the image could not be read, if it could not."""
+    """Why the image could not be read; None if it was."""
 
 
 def named(images: Iterable[ImageSource]) -> Iterator[Picture]:
-    """Files by their path, everything else by its number."""
+    """Images with names: files by their path, others by their number."""
     for number, image in enumerate(images, 1):
         yield Picture(str(image) if isinstance(image, str | Path) else f"image {number}", image)
 
 
 class Tagger:
-    """A run's predictor and thresholds, made ready once for any number of pictures."""
+    """A run's predictor and thresholds, loaded once for any number of images."""
 
     def __init__(self, run: Run, top: int | None = None) -> None:
-        """Take a run; nothing is loaded before the first picture is there.
+        """Take a run; nothing is loaded before the first image.
 
         Args:
             run: The run.
-            top: This many best tags, whatever the thresholds say.
+            top: This many best tags, regardless of thresholds.
         """
         if top is not None and top < 1:
-            raise ConfigError(f"The number of best tags is at least 1, not {top}.")
+            raise ConfigError(f"The number of best tags must be at least 1, not {top}.")
         self.run, self.top = run, top
 
     def __call__(self, pictures: Iterable[Picture]) -> Iterator[Prediction]:
-        """Predictions of pictures, in their order; what cannot be read is one with an error."""
-        predictor, size = self.run.predictor, self.run.image_size  # loaded here, not by several threads
-        waiting: deque[tuple[str, str | None]] = deque()  # names of those read and not yet given, and what is wrong
+        """Predictions of images in their order; an image that cannot be read gets an error."""
+        predictor, size = self.run.predictor, self.run.image_size  # loaded here, once, and not by several threads
+        waiting: deque[tuple[str, str | None]] = (
+            deque()
+        )  # names of images that were read but not scored, with their errors
 
         def readable() -> Iterator[Image.Image]:
             for picture, found in read_ahead(lambda picture: (picture, _load(picture, size)), pictures):
@@ -82,17 +84,17 @@ class Tagger:
 
 
 def _broken_first(waiting: deque[tuple[str, str | None]]) -> Iterator[Prediction]:
-    """Those at the front of the queue that could not be read."""
+    """Errors at the front of the queue."""
     while waiting and waiting[0][1] is not None:
         name, problem = waiting.popleft()
         yield Prediction(name, error=problem)
 
 
 def _load(picture: Picture, size: int) -> Image.Image | str:
-    """A picture, or why it cannot be read."""
+    """An image, or why it cannot be read."""
     try:
         return load_image(picture.source, at_least=size, name=picture.name)
     except ImageError as error:
-        if isinstance(picture.source, str | Path):  # in a list of files, a few words
+        if isinstance(picture.source, str | Path):  # short, for a list of files
             return str(getattr(error, "reason", error.message))
         return error.message.removeprefix(f"{picture.name}: ").rstrip(".")

@@ -27,9 +27,9 @@ from positively.runs.saving import save_probe, write_model_config
 from positively.runs.sources import read_config
 from positively.tables.overlap import can_hash, with_hashes
 
-# Options of trainings that take steps; a fit has no use for them.
+# Options of trainings with steps, which a probe ignores.
 _OF_STEPS = ("epochs", "stop_epoch", "batch_size", "lr", "ema", "clip_norm", "restore_best", "patience", "refit")
-# Options that may differ when a run is resumed.
+# Options that may change when a run is resumed.
 _OF_THE_MACHINE = {"out", "resume", "accelerator", "devices", "nodes", "workers", "cache", "checkpoint_minutes"}
 _OF_THE_MACHINE |= {"plugin", "runtime", "dtype", "command"}
 
@@ -45,9 +45,9 @@ def train_probe(
 
     Args:
         table: Tags of the training images.
-        config: What to do; everything left open is chosen and logged.
-        reading: How the table was read, to stand in config.yaml.
-        embedder: In place of the configuration's backbone, for a torch module of your own.
+        config: Options; those left open are chosen and logged.
+        reading: How the table was read, for config.yaml.
+        embedder: Replaces the backbone of the configuration, for a torch module of your own.
     """
     options, kernel = probe_options(config), kernel_options(config)
     _log_idle_options(config)
@@ -80,11 +80,11 @@ def _log_labels(train: LabelTable, held_out: int, options: ProbeOptions) -> None
 def _log_idle_options(config: TrainConfig) -> None:
     idle = [option(name) for name in _OF_STEPS if getattr(config, name) is not None]
     if idle:
-        logger.info(f"A probe is fitted at once and takes no steps: {', '.join(idle)} change nothing.")
+        logger.info(f"A probe is fitted without steps, so {', '.join(idle)} has no effect.")
 
 
 def _begin(folder: RunFolder, settings: Mapping[str, Any], seen: LabelTable, is_resumed: bool) -> None:
-    """Write the configuration, unless a resumed run was begun with another one."""
+    """Write the configuration, unless a resumed run has a different one."""
     learned = f"{len(seen)} images, {seen.digest()}"
     if is_resumed and folder.holds_run:
         before = {**read_config(folder, verify=False), "table": folder.read_environment().get("table")}
@@ -93,8 +93,8 @@ def _begin(folder: RunFolder, settings: Mapping[str, Any], seen: LabelTable, is_
         changed = [f"{name} {before[name]} (now {now[name]})" for name in names if before[name] != now[name]]
         if changed:
             raise RunError(
-                f"{folder.path} was trained with other settings: {', '.join(changed)}. Pass the same ones, or another "
-                f"{option('out')}."
+                f"{folder.path} was trained with other settings: {', '.join(changed)}. Pass the same settings, or "
+                f"another {option('out')}."
             )
     folder.write_config(settings, {"table": learned})
 
@@ -107,7 +107,7 @@ def _write(
     probe: Probe,
     settings: Mapping[str, Any],
 ) -> None:
-    """Everything of a finished run; config.json and the manifest last, which say that the run is finished."""
+    """Write all files of a finished run; config.json and the manifest come last and mark it as finished."""
     train = seen.select(parts[0])
     folder.write_images(
         {
@@ -137,7 +137,7 @@ def _write(
 
 @contextmanager
 def _onnx_backbone(embedder: Embedder | None) -> Iterator[BackboneEmbedder | None]:
-    """The backbone as an ONNX file while the block runs; None if there is none, or it cannot be exported."""
+    """The backbone as an ONNX file inside the context; None if there is none or it cannot be exported."""
     if embedder is None or isinstance(embedder, BackboneEmbedder):
         yield embedder
         return
@@ -152,7 +152,7 @@ def _onnx_backbone(embedder: Embedder | None) -> Iterator[BackboneEmbedder | Non
 
 
 def _describe(embeddings: Embeddings, settings: Mapping[str, Any], probe: Probe) -> dict[str, Any]:
-    """What config.json says of the model."""
+    """The description of the model in config.json."""
     preprocessing: Preprocessing = getattr(embeddings.embedder, "preprocessing", Preprocessing())
     return {
         "kind": "probe",
