@@ -190,9 +190,12 @@ def _image_root(file: Path, images: Sequence[str], options: ReadOptions) -> Path
     base = given or (beside.parent if beside.name == "annotations" else beside)
     named = [base / subset, base / "images" / subset] if subset else []
     folders = [*named, base, base / "images"]
-    for folder in folders:
-        if folder.is_dir() and any(name is not None for name in locate(images, folder)):
-            return folder
+    found = {folder: locate(images, folder) for folder in folders if folder.is_dir()}
+    # A folder with exactly these names is preferred to one whose name is part of them, such as train2014/a.jpg.
+    exact = [folder for folder, names in found.items() if set(names) & set(images)]
+    near = [folder for folder, names in found.items() if any(names)]
+    if exact or near:
+        return (exact or near)[0]
     looked = ", ".join(f"{folder.as_posix().rstrip('/')}/" for folder in named or folders)
     raise ImageError(
         f"{file.name}: none of its {len(images):,} images were found in {looked}. Pass {option('images', 'DIR')}."
