@@ -157,18 +157,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _compute(bench: Bench, jobs: list[Job]) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from positively.logs import counted_progress, logger
 
-    from positively.logs import console, logger
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bar:
-        task = bar.add_task("cells", total=None)
+    with counted_progress("Training cells", len(jobs)) as show:
 
         def progress(job: Job, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=job.cell.name)
-            if not console().is_terminal:
-                logger.info(f"{done}/{total} {job.cell.name}")
+            show(done, total)
+            logger.debug(f"{done}/{total} {job.cell.name}")
 
         bench.run(jobs, progress)
 

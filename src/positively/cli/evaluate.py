@@ -47,9 +47,8 @@ def main(arguments: list[str]) -> int:
     if values.plugin:
         load_plugin(values.plugin)
     run = Run(values.run, head=values.head, min_precision=values.min_precision)
-    reading = replace(
-        read_options(values), unknown_tags="ignore"
-    )  # the run cannot be scored on them; a note counts them
+    # The run cannot be scored on tags that it does not know; a note counts them.
+    reading = replace(read_options(values), unknown_tags="ignore")
     table, notes = read_labels(values.table, reading, classes=run.classes)
     logger.info("\n".join(notes))
     split = values.split or ("test" if table.splits is not None and "test" in table.splits else None)
