@@ -64,7 +64,7 @@ _JSON: list[tuple[_Test, Found]] = [
     (_has("item", "annotations"), ("a file of V7 Darwin", _AS_COCO)),
     (_has("samples"), ("a dataset of FiftyOne", _AS_COCO)),
     (_has("objects", "size"), ("a Supervisely file of one image", _AS_COCO)),
-    (_is_far_from_coco, ("JSON, but neither COCO nor another known format", _AS_CSV)),
+    (_is_far_from_coco, ("JSON, but neither COCO, which lists images, nor another known format", _AS_CSV)),
 ]
 
 _XML: list[tuple[str, Found]] = [
