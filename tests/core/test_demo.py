@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from conftest import HAS_TORCH
 from positively import demo
 from positively.cli import main
 from positively.demo import TAGS, make_library
@@ -78,4 +79,11 @@ def test_without_weights_the_demo_says_what_to_install_before_it_draws(small, mo
     monkeypatch.setattr(backbones, "timm_models", frozenset)
     assert main(["demo"]) == 2
     assert "positively[offline]" in capsys.readouterr().err
+    assert not (small / "positively-demo").exists()
+
+
+@pytest.mark.skipif(HAS_TORCH, reason="torch is installed here")
+def test_without_torch_the_demo_of_the_paper_says_so_before_it_draws(small, capsys):
+    assert main(["demo", "--paper"]) == 2
+    assert "positively[torch]" in capsys.readouterr().err
     assert not (small / "positively-demo").exists()

@@ -26,7 +26,7 @@ def parser() -> Parser:
         "(needs torch, takes minutes).",
         examples=["positively demo", "positively demo --paper"],
     )
-    made.add("out", Folder | None, None, f"Folder to write to; finished steps are kept. Default: {_OUT}/.")
+    made.add("out", Folder | None, None, f"Folder to write, where finished steps are kept; default: {_OUT}/.")
     made.add_switch("paper", "Compare auto, PU-MLC and BCE on 30 % of the tags with BCE on every label.")
     made.add("seeds", Count, 2, "With --paper: number of seeds.")
     made.add("backbone", Name, "auto", "Without --paper: backbone that embeds the photos.")
@@ -117,6 +117,7 @@ def _paper(out: Path, seeds: int) -> int:
 
     from positively.registry import import_room
 
+    import_room("losses")  # without torch, say so before anything is drawn
     paper_demo, began = import_room("research.paper_demo"), time.perf_counter()
     results = paper_demo.run_demo(out, seeds)
     table = Table(title=f"Percent, mean ± half the spread of {seeds} seeds", box=SIMPLE)
@@ -131,10 +132,10 @@ def _paper(out: Path, seeds: int) -> int:
     figure = out / "demo.png"
     paper_demo.draw(results, figure, out / "scenes")
     print(
-        "All but the last see the same 30 % of the positive tags and no negative; the last sees every label.\n"
-        "mAP and F1 on test scenes, F1 at each model's own thresholds. First 100, first 500: share of true tags among "
+        "The first three learn from the same 30 % of the positive tags and no negative; the last from every label.\n"
+        "mAP, F1: on test scenes; F1 at each model's own thresholds. first 100, first 500: share of true tags among "
         "those it would add to the training scenes.\n"
-        "PU-MLC is the paper's method; auto solves the head of its network in closed form, and is what we recommend.\n"
+        "PU-MLC is the method of the paper. auto trains the same network with PU-MLC and then fits a probe on it.\n"
         f"Figure: {figure}. Run folders, each with a report.html: {out}/*-seed*. Scenes and tags: {out}/scenes.\n"
         f"{time.perf_counter() - began:.0f} seconds. Next: positively train your-tags.csv --images your-photos/"
     )
