@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import positively as po
+from positively.cli import main
 from positively.errors import RunError
 from positively.labels import LabelTable
 from positively.runs.folder import RunFolder
 from positively.runs.locking import default_place
 from positively.tables.reading import read_labels
 from positively.workspace import Workspace, latest_run
+from reviewing import Opened, words, write_tags
 
 
 @pytest.mark.parametrize(
@@ -119,3 +121,30 @@ def test_where_no_workspace_can_be_made_the_option_is_named(table, tmp_path):
     (tmp_path / "tags.positively").write_text("a file of that name")
     with pytest.raises(RunError, match="out="):
         RunFolder.open(None, default_place(table, "auto", resume=False), resume=False)
+
+
+def test_all_commands_leave_one_new_folder_beside_the_table(place, tables, tmp_path, monkeypatch, capsys):
+    train, test = tables
+    source = write_tags(tmp_path, place, train)
+    lines = [
+        f"{image},{';'.join(name for name, state in zip(test.classes, states, strict=True) if state > 0)}\n"
+        for image, states in zip(test.images, test.states(), strict=True)
+    ]
+    (tmp_path / "test.csv").write_text("image,tags\n" + "".join(lines))
+    monkeypatch.chdir(tmp_path)
+    before, options = set(tmp_path.iterdir()), words(place)
+    assert main(["check", "tags.csv", "--images", str(place)]) == 0
+    assert main(["missing", "tags.csv", *options]) == 0
+    Opened(source, place).close()
+    for _ in range(2):
+        assert main(["train", "tags.csv", *options]) == 0
+    assert main(["evaluate", "test.csv", "--images", str(place), "--blank", "negative"]) == 0
+    assert main(["predict", str(place / "test")]) == 0
+    assert main(["report"]) == 0
+    assert main(["export"]) == 0
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "tags.positively"}
+    workspace = Workspace.of(source)
+    assert {path.name for path in workspace.path.iterdir()} == {"missing", "decisions.sqlite", "runs"}
+    assert {path.name for path in workspace.runs.iterdir()} == {"auto", "auto-2"}
+    assert (workspace.runs / "auto-2" / "evaluation.json").exists(), "the latest run was evaluated"
+    assert not (workspace.runs / "auto" / "evaluation.json").exists()
