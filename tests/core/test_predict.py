@@ -127,7 +127,7 @@ def test_a_coco_json_without_annotations_lists_its_images_those_that_are_gone_to
     listed = {"images": [{"id": number, "file_name": name} for number, name in enumerate(names)]}
     (tmp_path / "test.json").write_text(json.dumps(listed))
     assert [picture.name for picture in find_pictures([tmp_path / "test.json"], folder)] == names
-    with pytest.raises(po.errors.TableError, match=naming("other.json", "images")):
+    with pytest.raises(po.errors.TableError, match=naming("other.json", "COCO")):
         (tmp_path / "other.json").write_text("{}")
         find_pictures([tmp_path / "other.json"])
 
@@ -405,7 +405,7 @@ def test_processes_that_are_killed_and_started_again_lose_and_double_nothing(
     both[0].send_signal(signal.SIGKILL)
     both[0].wait()
     both[0] = start()
-    wait_for(5)
+    wait_for(3)
     for process in both:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -741,7 +741,7 @@ def test_the_command_exports_without_a_page(source, place, opened, tmp_path, cap
         assert sentence in capsys.readouterr().err
     for _ in range(2):  # the second time over its own file
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")]) == 0
-        assert "1 label" in capsys.readouterr().out
+        assert_names(capsys.readouterr().out, "1 ", "label")
     with (tmp_path / "new.csv").open() as file:
         assert next(csv.DictReader(file))["absent"] == "red"
 

@@ -1,4 +1,4 @@
-"""The review page: a table and its photos in, decisions of a person out."""
+"""The review page: a person accepts and rejects missing tags of a table."""
 
 from typing import TYPE_CHECKING
 

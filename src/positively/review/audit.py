@@ -1,4 +1,4 @@
-"""A check that no model can spoil: pairs drawn with known probabilities say how many tags are really missing.
+"""Random checks: pairs drawn with known probabilities give an unbiased count of missing tags, whatever the model does.
 
 Pairs are drawn one by one, with replacement, from those that were unknown when the design was made. With q the
 probability that a pair is missing, as it was then, and g that of being drawn, Σ q + mean((y − q) / g) over the first
@@ -28,38 +28,38 @@ Values = npt.NDArray[np.float64]
 
 DRAWS = 2000
 FEWEST_ANSWERS = 30
-# Share of the draws that is spread evenly over all pairs, so that none is drawn too rarely.
+# Share of the draws that is uniform over all pairs, so that no pair is drawn too rarely.
 _EVEN_SHARE = 0.2
-# Few draws weigh much, and what a sample lacks of them it lacks from above: the interval reaches further up than down.
-# Of 95 % intervals on COCO and VOC so made, 97 to 99 % held.
+# A few draws have large weights, so the interval is longer upwards. On COCO and VOC, 97 to 99 % of such 95 % intervals
+# contained the true number.
 _DOWN, _UP = 0.85, 1.2
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Tags still missing, with a 95 % interval: unbiased, by audit answers and what else was answered."""
+    """Tags still missing, with a 95 % interval: unbiased, from random checks and other answers."""
 
     missing: float
     low: float
     high: float
     answers: int
-    """Audit pairs it rests on; one may have been drawn more than once."""
+    """Number of random checks; a pair may have been drawn more than once."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Share of pairs above some probability that are right, with a 95 % interval, by audit answers alone."""
+    """Precision above some probability with a 95 % interval, from random checks alone."""
 
     right: float
     low: float
     high: float
     stated: float
-    """What the model said when the audit was drawn."""
+    """Precision that the model expected when the checks were drawn."""
     answers: int
 
 
 class Expectations:
-    """What was expected of every pair when a design was made: N×C numbers, too many to store with the design.
+    """Expectations for every pair when a design was drawn: N×C numbers, too many to store with it.
 
     Args:
         columns: The classes as they are now.
@@ -70,12 +70,12 @@ class Expectations:
             column.name: np.where(column.labels.states == UNKNOWN, column.probabilities, np.nan).astype(np.float32)
             for column in columns
         }
-        """(N,) of each class; NaN where nothing was to be found out."""
+        """(N,) of each class; NaN if the label was known."""
         self._doubt = sum(float(np.nansum(_doubt(q))) for q in self.q.values())
         self._count = sum(int((~np.isnan(q)).sum()) for q in self.q.values())
 
     def chances(self, q: npt.NDArray[np.float32]) -> Values:
-        """Chance of each pair: in proportion to the standard deviation of its label, which is best if q is right."""
+        """Probability of each pair, proportional to the standard deviation of its label (optimal if q is right)."""
         even = _EVEN_SHARE if self._doubt else 1.0
         chances = (1 - even) * _doubt(q) / max(self._doubt, 1e-300) + even / max(self._count, 1)
         return np.where(np.isnan(q), 0.0, chances)
@@ -93,7 +93,7 @@ def _doubt(q: npt.NDArray[np.float32]) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class AuditDesign:
-    """Pairs to ask, fixed in advance: K draws over the C classes there were."""
+    """Pairs to ask, drawn in advance: K draws over C classes."""
 
     rows: Rows
     """(K,) row of each draw."""
@@ -102,7 +102,7 @@ class AuditDesign:
     chances: Values
     """(K,) probability g of the pair at each draw."""
     expected: Values
-    """(K,) probability q that the pair is missing, as it was."""
+    """(K,) probability q that the pair is missing, at the time of the draw."""
     classes: npt.NDArray[np.str_]
     """(C,) names."""
     missing: Values
@@ -112,27 +112,27 @@ class AuditDesign:
     variance: Values
     """(C,) Σ q(1 − q) / g of each class: what (y − q) / g would vary by, were q right."""
     accepted: Rows
-    """(C,) pairs accepted before the design was made: they are none of its own."""
+    """(C,) pairs accepted before the design was drawn."""
     number: int = 0
-    """How many designs the review had before."""
+    """Number of earlier designs of the review."""
     expectations: Expectations | None = None
-    """Of all pairs; not stored, see :meth:`recalling`."""
+    """Expectations for all pairs; not stored, see :meth:`recalling`."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Plain arrays, to be stored."""
+        """Plain arrays for storage."""
         return {part.name: np.asarray(getattr(self, part.name)) for part in fields(self) if part.name != "expectations"}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> AuditDesign:
-        """What :meth:`to_arrays` gave."""
+        """Inverse of :meth:`to_arrays`."""
         given: dict[str, Any] = {part.name: arrays[part.name] for part in fields(cls) if part.name in arrays}
         return cls(**{**given, "number": int(given.get("number", 0))})
 
     def recalling(self, expectations: Expectations) -> AuditDesign:
-        """With what was expected of all pairs, if these are the expectations that it was made from."""
+        """The design with these expectations, if it was drawn from them."""
         q = [expectations.q.get(name) for name in self.classes.tolist()]
         if any(part is None for part in q) or len(q) != len(expectations.q):
             return self
@@ -144,7 +144,7 @@ class AuditDesign:
         )
 
     def pairs(self, columns: Sequence[Column]) -> Iterator[tuple[int, int, int]]:
-        """Draws in order: their number, row and index of their class among those there are now."""
+        """Draws in order: number, row, and index of their class among the current classes."""
         place = {column.name: index for index, column in enumerate(columns)}
         now = [place.get(name) for name in self.classes.tolist()]
         for draw, (row, index) in enumerate(zip(self.rows.tolist(), self.columns.tolist(), strict=True)):
@@ -154,7 +154,7 @@ class AuditDesign:
 
 
 def draw_audit(columns: Sequence[Column], seed: int = 0, draws: int = DRAWS, number: int = 0) -> AuditDesign:
-    """Fix the pairs to ask.
+    """Draw the pairs to ask.
 
     Args:
         columns: The classes as they are now.
@@ -266,7 +266,7 @@ class Settled:
     """Σ q(1 − q) / g of it."""
 
 
-# An answer changes one class; those of the others are as they were.
+# An answer changes one class; the others are cached.
 _STORED: WeakKeyDictionary[Column, tuple[Any, Settled]] = WeakKeyDictionary()
 
 
@@ -330,7 +330,7 @@ def estimate_total(
         surprises = np.where(inside, 0.0, surprises)
         missing -= sum(part.expected for part in settled)
         variance = max(variance - sum(part.variance for part in settled), 0.0)
-    # A few draws may all be harmless by chance: they are not believed to vary less than the model says.
+    # A few draws may vary little by chance: use at least the variance that the model expects.
     variance = max(float(surprises.var(ddof=1)), variance * share)
     spread = float(np.sqrt(variance / count) * _student(count))
     total = missing + float(surprises.mean())

@@ -1,4 +1,4 @@
-"""An order in which a person sees what there is: each of the first photos looks unlike those before it."""
+"""An order for browsing: each of the first photos looks different from those before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIRECTIONS, _DIVERSE, _CHUNK = 32, 400, 4096
 
 
 def diverse_order(features: Any, count: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Rows so that each of the first hundreds is far from all before it; the rest at random.
+    """Rows in which each of the first hundreds is far from all earlier ones; the rest is random.
 
     Args:
         features: N×D, or whatever gives the rows of a slice as one.
@@ -28,7 +28,7 @@ def diverse_order(features: Any, count: int, seed: int = 0) -> npt.NDArray[np.in
     chunks = (np.asarray(features[begin : begin + _CHUNK]) for begin in range(0, count, _CHUNK))
     points = np.concatenate([chunk @ directions for chunk in chunks])
     points /= np.linalg.norm(points, axis=1, keepdims=True) + 1e-9
-    # The centre first: a usual photo, then ever more special ones.
+    # Start at the centre: a typical photo, then more and more special ones.
     chosen = [int(np.argmax(points @ points.mean(axis=0)))]
     nearest = np.full(count, -np.inf)
     while len(chosen) < min(count, _DIVERSE):

@@ -1,4 +1,4 @@
-"""What scores of a tag mean that nobody had before the review: answers alone can tell."""
+"""Calibration of a tag that is new in the review, from answers alone."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from positively.review.class_state import Labels
 
 Values = npt.NDArray[np.float64]
 
-# Of the weak prior of offsets, and of a one-sided bound.
+# The weak prior of offsets, and a one-sided bound.
 _OFFSET_PRECISION, _NINE_IN_TEN = 5.0**-2, 1.2816
-# Rejections among the likeliest that it takes to tell where photos without the tag begin, and how many photos those
-# are, to each answer.
+# Rejections among the most probable photos that are needed to see where the tag ends, and photos per answer.
 _FEWEST_REJECTED, _LIKELIEST = 3, 2
 
 
 def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibration:
-    """Calibration of one class without a positive known at random.
+    """Calibration of one class without positives known at random.
 
     No share of the positives is known, so that an unknown label tells nothing; neither do the photos that the class was
     made from. What remains is a logistic regression on the answers, with the prior that slopes of other tables give.
-    Until some of the likeliest photos were rejected it cannot tell where the tag ends: the order alone is meant.
+    Until some of the most probable photos are rejected, it is unknown where the tag ends, and only the order is valid.
 
     Args:
         scores: (N,) out-of-sample scores.
@@ -62,7 +61,7 @@ def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibra
 
 
 def _deviation(information: Values, scaled: Values, slope_deviation: Values) -> Values:
-    """``(C, B)`` standard deviation of logits, slope and offset both being found by so much information in each bin."""
+    """``(C, B)`` standard deviation of logits if slope and offset are estimated from this information in each bin."""
     level = information.sum(axis=1, keepdims=True) + _OFFSET_PRECISION
     mixed = (information * scaled).sum(axis=1, keepdims=True)
     steep = (information * scaled**2).sum(axis=1, keepdims=True) + slope_deviation[:, None] ** -2
@@ -70,7 +69,7 @@ def _deviation(information: Values, scaled: Values, slope_deviation: Values) -> 
 
 
 def _has_an_end(summary: Summary) -> npt.NDArray[np.bool_]:
-    """``(C,)`` flags: some of the likeliest were rejected."""
+    """``(C,)`` whether some of the most probable photos were rejected."""
     answers = (summary.accepted + summary.rejected).sum(axis=1, keepdims=True)
     above = np.cumsum(summary.images, axis=1) - summary.images
     return np.asarray((summary.rejected * (above < _LIKELIEST * answers)).sum(axis=1) >= _FEWEST_REJECTED)

@@ -1,4 +1,4 @@
-"""One tag in a review: what was known, what was answered, and what its scores say about the rest."""
+"""One tag in a review: its labels, its answers, and the probabilities of the rest."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from positively.probe.labels import targets_of
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# A tag that cannot be calibrated is not believed beyond this.
+# Upper limit of probabilities of a tag that cannot be calibrated.
 _MODEST = 0.5
 # Weights above 0 mark reviewed pairs.
 _LEAST_SURPRISE = 1e-4
-# Photos at the top of a tag that are held in order; whoever asks for more has them sorted.
+# Number of top photos of a tag that are kept sorted.
 _TOP = 512
 
 
@@ -29,29 +29,29 @@ class ClassProgress:
 
     name: str
     known: int
-    """Photos that carried it before the review."""
+    """Photos known to carry the tag before the review."""
     accepted: int
     rejected: int
     missing: float
-    """Expected number of photos that carry it and are still unknown."""
+    """Expected number of unknown photos that carry the tag."""
     at_most: float
     """Number that nine of ten tags do not exceed."""
     learned: bool
-    """Whether the tag can be judged; if not, its order is worth something, its probabilities are not."""
+    """Whether the tag can be judged; if not, its order is useful but its probabilities are not."""
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What is known of one tag, photo by photo; never changed, only replaced."""
+    """Labels of one tag; immutable."""
 
     before: States
     """(N,) states before the review."""
     states: States
     """(N,) states now."""
     surprise: npt.NDArray[np.float32]
-    """(N,) weights of a rejection: small where the tag was not expected; 1 where nobody answered."""
+    """(N,) weights of a rejection: small if the tag was not expected; 1 without an answer."""
     examples: Flags | None = None
-    """(N,) photos that a new tag was made from: chosen because they carry it, so that no probability follows."""
+    """(N,) photos a new tag was created from; chosen by the user, so they are not a random sample."""
 
     @classmethod
     def blank(cls, states: States) -> Labels:
@@ -60,12 +60,12 @@ class Labels:
 
     @property
     def reviewed(self) -> Flags:
-        """(N,) labels that a person gave because of a score."""
+        """(N,) labels given in the review."""
         return np.asarray(self.states != self.before)
 
     @property
     def at_random(self) -> bool:
-        """Whether any positive was known before the review, and so at random."""
+        """Whether any positive was known before the review, and so independent of scores."""
         return bool((self.before == POSITIVE).any())
 
     @cached_property
@@ -89,25 +89,25 @@ class Labels:
         return float(np.maximum(self.targets, 0).sum(dtype=np.float64))
 
     def changed(self, rows: Rows, states: States, surprise: npt.NDArray[np.float32]) -> Labels:
-        """With answers: +1, −1, or 0 for what was known before the review, and how surprising a no would be."""
+        """Labels with new answers: +1, −1, or 0 to restore the state before the review."""
         now, weights = self.states.copy(), self.surprise.copy()
         now[rows] = np.where(states == UNKNOWN, self.before[rows], states)
         weights[rows] = np.where(states == UNKNOWN, 1.0, surprise)
         return Labels(self.before, now, weights, self.examples)
 
     def equals(self, other: Labels) -> bool:
-        """Whether the same is known."""
+        """Whether the labels are equal."""
         return np.array_equal(self.states, other.states) and np.array_equal(self.surprise, other.surprise)
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One tag, complete at one moment: readers never wait for whoever makes the next."""
+    """A consistent snapshot of one tag, so readers never wait for updates."""
 
     name: str
     labels: Labels
     scores: npt.NDArray[np.float32]
-    """(N,) by labels other than the photo's own, at the level they had when they were calibrated."""
+    """(N,) scores without the photo's own label, at the level of their calibration."""
     calibration: Calibration
     """Of this class alone."""
     influence: npt.NDArray[np.float32]
@@ -117,7 +117,7 @@ class Column:
 
     @property
     def learned(self) -> bool:
-        """Whether probabilities are worth the name."""
+        """Whether the tag has calibrated probabilities."""
         return bool(self.calibration.learned[0])
 
     @cached_property
@@ -133,7 +133,7 @@ class Column:
         return hidden if self.learned else _MODEST * hidden
 
     def surprise(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """How much it would teach that these photos do not carry the tag: the odds that they do, 1 at most.
+        """Weight of a rejection of these photos: the odds that they carry the tag, at most 1.
 
         The mean of the two targets an answer can give then stays what it was for an unknown label, up to even odds.
         """
@@ -141,7 +141,7 @@ class Column:
         return np.asarray(likely / (1 - likely), dtype=np.float32)
 
     def ready(self) -> Column:
-        """With everything computed that a reader would else wait for."""
+        """Compute everything that readers need."""
         _ = self.probabilities, self.missing, self.progress, self._top
         return self
 
@@ -151,7 +151,7 @@ class Column:
         return float(self.probabilities[self.labels.states == UNKNOWN].sum(dtype=np.float64))
 
     def ranking(self, limit: int | None = None) -> Rows:
-        """Rows still unknown, likeliest first."""
+        """Unknown rows, most probable first."""
         if limit is not None and limit <= _TOP:
             return self._top[:limit]
         return self._ranked(limit, self.scores)
@@ -161,7 +161,7 @@ class Column:
         return self._ranked(_TOP, self.scores)
 
     def _ranked(self, limit: int | None, values: npt.NDArray[np.float32]) -> Rows:
-        """Rows still unknown in descending order of some values, ties in their own order."""
+        """Unknown rows in descending order of some values, with stable ties."""
         rows = np.flatnonzero(self.labels.states == UNKNOWN)
         if limit is not None and limit < len(rows):
             least = np.partition(values[rows], len(rows) - limit)[len(rows) - limit]
@@ -169,7 +169,7 @@ class Column:
         return rows[np.argsort(-values[rows], kind="stable")][:limit]
 
     def teaching(self, limit: int) -> tuple[Rows, npt.NDArray[np.float32]]:
-        """Rows still unknown, what teaches most first, and what each is worth.
+        """Unknown rows, the most useful answer first, and their worth.
 
         That is what the variance q(1 − q) of the answer moves the scores of all photos by, as a share of their level:
         most where the model is in doubt, where photos are many, and in tags with few positives.
@@ -188,7 +188,7 @@ class Column:
 
     @cached_property
     def progress(self) -> ClassProgress:
-        """Counts for a person to read."""
+        """Counts for the page."""
         labels = self.labels
         positive = int((labels.states == POSITIVE).sum())
         bound = float(self.calibration.at_most[0]) - positive

@@ -1,4 +1,4 @@
-"""The reviewed table as a file beside the original, which is never touched."""
+"""Write the reviewed table to a file next to the original, which is never changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from positively.tables.write_back import write_table, written_suffix
 
 
 def default_export(source: Path) -> Path:
-    """Where the reviewed table goes unless told: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` the same way."""
+    """Default file of the reviewed table: ``tags.csv`` → ``tags.reviewed.csv``, ``photos/`` likewise."""
     return sibling(source, f".reviewed{written_suffix(source)}")
 
 
 def free_export(source: Path, store: DecisionStore) -> Path:
-    """The default place, numbered if another file is there, or one of ours that was edited since."""
+    """The default file, with a number if the name is taken by another or an edited file."""
     return free_place(default_export(source), store.is_own_export)
 
 
@@ -31,13 +31,13 @@ def export_table(
     store: DecisionStore,
     decided: Mapping[tuple[str, str], int],
 ) -> tuple[int, int]:
-    """Write the table with what was decided of images and tags.
+    """Write the table with the decisions.
 
     Returns:
-        How many tags it has that the original lacks, and how many absences.
+        Number of new tags and of new absences.
 
     Raises:
-        FileError: There is a file of that name that was not exported from this review.
+        FileError: Another file has that name.
     """
     refuse_foreign(out, store.is_own_export, name="export")
     rows = {image: row for row, image in enumerate(table.images)}
@@ -58,8 +58,8 @@ def _is_recorded(table: LabelTable, row: int, column: int | None, state: int) ->
 
 
 def check_export(out: Path, store: Path) -> None:
-    """Raise if there is nothing to be exported: before anything is read."""
+    """Raise early if there is nothing to export."""
     if not store.exists():
         raise ConfigError(
-            f"{option('export', str(out))}: there is no review in {store} yet. Begin one without {option('export')}."
+            f"{option('export', str(out))}: there is no review in {store} yet. Start one without {option('export')}."
         )

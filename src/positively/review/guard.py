@@ -1,4 +1,4 @@
-"""Who may talk to the page: this machine's browser, at our address, with the token, from our own page."""
+"""Access control of the page: the right host name, the token, and requests from our own page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ POLICY = "; ".join(
         *(f"{kind} 'none'" for kind in ("base-uri", "form-action", "frame-ancestors")),
     ]
 )
-"""What a browser may load on our page: what this server gives, and nothing else."""
+"""Content security policy: only content of this server."""
 
 RUN = "Review-Run"
-"""Header in which a page says which start of the review it is of: the rows it names are those of that start."""
+"""Header with the start of the review that a page belongs to: row numbers are valid for one start."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -36,7 +36,7 @@ _EARLIER = "This page is of an earlier start of the review; it is loaded again."
 
 
 class Guard:
-    """Checks every request before anything else sees it.
+    """Checks every request first.
 
     Args:
         host: Address that the server listens at.
@@ -50,14 +50,14 @@ class Guard:
 
     @property
     def address(self) -> str:
-        """What a person opens."""
+        """Address for the user."""
         name = (
             "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else f"[{self.host}]" if ":" in self.host else self.host
         )
         return f"http://{name}:{self.port}/?token={self.token}"
 
     async def __call__(self, request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Refuse a request, or let it through; the page itself leaves the token as a cookie."""
+        """Refuse a request or pass it on; the page stores the token as a cookie."""
         refused = self._refusal(request)
         if refused is not None:
             return PlainTextResponse(refused, 403, HEADERS)
@@ -72,7 +72,7 @@ class Guard:
         return response
 
     def _refusal(self, request: Request) -> str | None:
-        # A name that somebody else's server gave out for our address is not ours.
+        # Refuse other host names that resolve to our address (DNS rebinding).
         if not self._is_own(request.headers.get("host", "")):
             return "This review answers at the address it printed, and under no other name."
         origin = request.headers.get("origin")
@@ -104,12 +104,12 @@ class Guard:
             address = ipaddress.ip_address(name)
         except ValueError:
             return not is_loopback(self.host) and name == socket.gethostname().lower()
-        # No name server stands behind a number.
+        # Numeric addresses do not use DNS.
         return address.is_loopback or not is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Features in memory, labels that change with every answer, and what is left, in order."""
+"""The model of a review: embeddings in memory, and labels that change with every answer."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from positively.review.calibration import calibrate_review
 from positively.review.class_state import ClassProgress, Column, Labels, Rows
 from positively.review.query import Pair, Question, Way, choose
 
-# λ before anything is known to choose it by.
+# λ before there are labels to choose it by.
 _FIRST_PENALTY = 1e-2
 
-# Share of right suggestions below which looking at them is hardly worth the time.
+# Share of right suggestions below which the review should stop.
 _WORTH_ASKING = 0.1
 
 
 class ReviewModel:
     """A table under review. Every method may be called from any thread.
 
-    Scores are leave-one-out scores of the closed form's first step, over the known positives of each class: a changed
-    label moves one class, by one product. λ and what scores mean are found anew by :meth:`renew`.
+    Scores are leave-one-out scores of the probe's first step, over the known positives of each class. A changed label
+    updates one class with one product. :meth:`renew` chooses λ and calibrates again.
 
     Args:
-        features: N×D pooled features: an array, or something that gives rows asked for.
+        features: N×D embeddings: an array, or an object that returns rows.
         states: N×C label states, array or scipy sparse matrix; C may be 0.
         classes: C names.
-        groups: (N,) photos of equal value (copies, a series) never vouch for one another.
-        reviewed: N×C flags of labels that were given in an earlier review; before that they were unknown.
+        groups: (N,) photos of equal value (copies, a series) are scored without each other.
+        reviewed: N×C flags of labels from an earlier review, which were unknown before.
         seed: Seed of landmarks and draws.
-        landmarks: Photos the kernel compares with.
+        landmarks: Number of photos the kernel compares with.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class ReviewModel:
             self.renew()
         self.audit = draw_audit(self._columns, seed)
 
-    # What is known.
+    # Labels and probabilities.
 
     @property
     def audit(self) -> AuditDesign:
-        """Draws fixed in advance; one that was stored may be set."""
+        """Random checks, drawn in advance; stored ones can be set."""
         return self._audit
 
     @audit.setter
     def audit(self, design: AuditDesign) -> None:
-        self._audit = design.recalling(self._start)  # the first design of a review is made from what it starts with
+        self._audit = design.recalling(self._start)  # the first design of a review is drawn from its initial state
 
     @property
     def classes(self) -> list[str]:
@@ -110,7 +110,7 @@ class ReviewModel:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The classes as they are at this moment; an answer does not change what was taken before it."""
+        """A snapshot of the classes; later answers do not change it."""
         return self._columns
 
     def states(self, column: int) -> States:
@@ -118,15 +118,15 @@ class ReviewModel:
         return self._columns[column].labels.states.copy()
 
     def probabilities(self, column: int) -> npt.NDArray[np.float64]:
-        """(N,) 1 known, 0 rejected, else the probability that the tag is missing."""
+        """(N,) 1 for known, 0 for rejected, else the probability that the tag is missing."""
         return self._columns[column].probabilities.astype(np.float64)
 
     def ranking(self, column: int, limit: int | None = None) -> Rows:
-        """Rows in which a class is still unknown, likeliest first."""
+        """Rows in which a class is unknown, most probable first."""
         return self._columns[column].ranking(limit).copy()
 
     def photo(self, row: int) -> list[tuple[int, float]]:
-        """Classes still unknown in a photo, with their probabilities, likeliest first."""
+        """Unknown classes of a photo with their probabilities, most probable first."""
         columns = self._columns
         open_ = [
             (index, float(column.probabilities[row]))
@@ -136,16 +136,16 @@ class ReviewModel:
         return sorted(open_, key=lambda pair: -pair[1])
 
     def overview(self) -> list[ClassProgress]:
-        """How far the review of each class is."""
+        """Progress of each class."""
         return [column.progress for column in self._columns]
 
-    # What to ask.
+    # Questions.
 
     def ask(self, way: Way, count: int, column: int | None = None, skip: Set[Pair] = frozenset()) -> list[Question]:
-        """Questions to put to the user, the best first.
+        """Questions for the user, the best first.
 
         Args:
-            way: ``likeliest``, ``teaching`` (what teaches the model most) or ``audit`` (drawn in advance).
+            way: ``likeliest``, ``teaching`` (most useful to the model) or ``audit`` (random checks).
             count: How many at most.
             column: One class; all by default.
             skip: Pairs (row, column) that the user could not judge.
@@ -153,51 +153,53 @@ class ReviewModel:
         return choose(way, self._columns, self.audit, count, column, skip)
 
     def estimate(self, column: int | None = None, skip: Set[Pair] = frozenset()) -> Estimate | None:
-        """Tags still missing by the audit, in one class or in all it covers; None until it has answers enough.
+        """Tags still missing, estimated by random checks, in one class or all; None with too few answers.
 
         Args:
             column: One class; all by default.
-            skip: Pairs that the user could not judge; what is left out of the questions is left out here.
+            skip: Pairs that the user could not judge, which are left out.
         """
         return estimate_missing(self.audit, self._columns, column, skip)
 
     def precision(self, min_probability: float = 0.5, skip: Set[Pair] = frozenset()) -> Precision | None:
-        """Share of right ones among pairs of at least this probability, by the audit; None until it has answers enough.
+        """Precision of pairs of at least this probability, by random checks; None with too few answers.
 
         Args:
-            min_probability: Probability as it was when the audit was drawn.
+            min_probability: Minimum probability, at the time of the draw.
             skip: Pairs that the user could not judge.
         """
         return estimate_precision(self.audit, self._columns, min_probability, skip)
 
     def advice(self, found: Estimate | None, skip: Set[Pair] = frozenset()) -> str:
-        """Whether to go on, and what is left, in a sentence or two; by learned classes, as others have but an order.
+        """Advice in one or two sentences: whether to continue, and how much is left, over the learned classes.
 
         Args:
-            found: What :meth:`estimate` says of all classes.
+            found: Result of :meth:`estimate` for all classes.
             skip: Pairs that the user could not judge.
         """
         columns = self._columns
         if not columns:
-            return "Choose a few photos that share something, and name it: it is then found in all the others."
+            return "Pick a few photos that share something and give it a name. It is then found in all other photos."
         if not choose("likeliest", columns, self.audit, 1, None, skip):
-            return "Nothing is left to ask."
+            return "No questions are left."
         learned = {index: column for index, column in enumerate(columns) if column.learned}
         if not learned:
-            return "Accept and reject some photos: then it can be told how many are missing."
+            return "Accept and reject some photos to get an estimate of how many are missing."
         place = {index: number for number, index in enumerate(learned)}
         put_off = frozenset((row, place[index]) for row, index in skip if index in place)
         asked = choose("likeliest", [*learned.values()], self.audit, 50, None, put_off)
         if not asked:
             names = and_more([column.name for column in columns if not column.learned])
-            return f"Tags that could be learned have nothing left to ask. Accept and reject some photos of {names}."
+            return (
+                f"No questions are left for the tags that could be learned. Accept and reject some photos of {names}."
+            )
         right = sum(question.probability for question in asked)
         right = right if found is None else min(right, found.missing)
-        text = f"Of the next {len(asked)} about {right:.0f} will be right"
+        text = f"About {right:.0f} of the next {len(asked)} suggestions will be right"
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
             left = sum(column.progress.missing for column in learned.values())
-            return f"{text}; about {left:,.0f} tags are still missing, as far as the model knows: random checks tell."
+            return f"{text}; about {left:,.0f} tags are still missing by the model; random checks give an estimate."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
     def caution(self) -> str | None:
@@ -208,15 +210,15 @@ class ReviewModel:
         places = np.array([question.column for question in first], dtype=np.int64)
         return caution(places, np.array([question.probability for question in first]), known)
 
-    # What changes.
+    # Changes.
 
     def answer(self, rows: npt.ArrayLike, columns: npt.ArrayLike, states: npt.ArrayLike) -> None:
-        """Take answers.
+        """Apply answers.
 
         Args:
             rows: (K,) photos, or one.
             columns: (K,) classes, or one.
-            states: (K,) +1 accept, −1 reject, 0 take an answer back: what was known before the review holds again.
+            states: (K,) +1 accept, −1 reject, 0 restore the state before the review.
         """
         row, column, state = (
             part.reshape(-1).astype(np.int64)
@@ -233,7 +235,7 @@ class ReviewModel:
             self._columns = tuple(changed)
 
     def add_class(self, name: str, rows: npt.ArrayLike) -> int:
-        """Make a class from photos that carry it; returns its index."""
+        """Create a class from photos that carry it; returns its index."""
         chosen = np.unique(np.asarray(rows, dtype=np.int64))
         with self._writing:
             _checked([*self.classes, name])
@@ -246,18 +248,17 @@ class ReviewModel:
             return len(self._columns) - 1
 
     def remove_class(self, name: str) -> None:
-        """Take a class back that :meth:`add_class` made."""
+        """Remove a class that :meth:`add_class` created."""
         with self._writing:
             found = [column for column in self._columns if column.name == name]
             if not found or found[0].labels.examples is None:
-                raise LabelError(f"The tag '{name}' was not added in this review, so that it cannot be taken back.")
+                raise LabelError(f"The tag '{name}' was not added in this review, so it cannot be removed.")
             self._columns = tuple(column for column in self._columns if column.name != name)
 
     def renew(self) -> None:
-        """Find λ and probabilities anew by the labels as they are now; answers that come meanwhile are not lost.
+        """Choose λ and calibrate again with the current labels.
 
-        Readers and answers do not wait for it: it works on what was known when it began, and brings in what came since
-        at the end.
+        Readers and answers do not wait: it works on a snapshot and applies the answers that came meanwhile at the end.
         """
         with self._renewing:
             old = self._columns
@@ -268,13 +269,13 @@ class ReviewModel:
                 self._columns = tuple(self._carried(fresh.get(column.name), column) for column in self._columns)
 
     def start_audit(self) -> None:
-        """Draw a new audit from what is unknown now, classes added since the last one included, if anything is."""
+        """Draw new random checks from what is unknown now, new classes included."""
         with self._writing:
             design = draw_audit(self._columns, self._seed, DRAWS, self.audit.number + 1)
             self.audit = design if len(design) else self.audit
 
     def scores(self, features: FeatureRows) -> npt.NDArray[np.float32]:
-        """Scores B×C of new photos by the labels as they are now."""
+        """Scores B×C of new photos with the current labels."""
         fit, columns = self._fit, self._columns
         moments = [fit.moments(column.labels) for column in columns]
         solved = self._ridge.solution(np.stack(moments, axis=1), fit.penalty).astype(np.float32)
@@ -283,7 +284,7 @@ class ReviewModel:
         return np.concatenate(parts)
 
     def _renewed(self, names: Sequence[str], labels: Sequence[Labels]) -> tuple[Fit, tuple[Column, ...]]:
-        """λ, scores and probabilities by these labels."""
+        """λ, scores and probabilities for these labels."""
         if not names:
             return Fit(self._ridge, _FIRST_PENALTY), ()
         states = np.stack([one.states for one in labels], axis=1)
@@ -299,7 +300,7 @@ class ReviewModel:
         return fit, tuple(columns)
 
     def _carried(self, fresh: Column | None, column: Column) -> Column:
-        """A column as it is now, with what was found anew."""
+        """A current column with the new fit."""
         if fresh is None:
             return self._new(column.name, column.labels)
         return fresh if fresh.labels is column.labels else self._updated(fresh, column.labels)
@@ -309,7 +310,7 @@ class ReviewModel:
         base = column.base or column
         if labels.equals(base.labels):
             return base
-        # More positives, higher scores: what they mean was found at the level they had.
+        # More positives give higher scores, but the calibration belongs to the old level.
         level = np.float32(base.labels.level / labels.level if base.labels.level and labels.level else 1.0)
         scores = level * self._fit.scores(labels)
         return Column(column.name, labels, scores, column.calibration, self._fit.influence, base).ready()
@@ -319,17 +320,17 @@ class ReviewModel:
         return Column(name, labels, scores, calibrate_review(scores, labels), self._fit.influence).ready()
 
     def _check(self, rows: Rows, columns: Rows) -> None:
-        """Both must be there."""
+        """Raise if a row or a column does not exist."""
         for what, places, count in (("photos", rows, len(self._ridge.weights)), ("tags", columns, len(self._columns))):
             wrong = places[(places < 0) | (places >= count)]
             if len(wrong):
                 raise LabelError(
-                    f"There are {count} {what}, counted from 0; there is no number {and_more(wrong.tolist())}."
+                    f"There are {count} {what}, numbered from 0; number {and_more(wrong.tolist())} does not exist."
                 )
 
 
 class Fit:
-    """What every class's scores share: the regression and its λ."""
+    """The part of the fit that all classes share: the regression and its λ."""
 
     def __init__(self, ridge: Ridge, penalty: float) -> None:
         self._ridge, self.penalty = ridge, penalty
@@ -337,21 +338,21 @@ class Fit:
         self.influence = ridge.influence(penalty)
 
     def moments(self, labels: Labels) -> Double:
-        """Of one class."""
+        """Moments of one class."""
         rows = np.flatnonzero(labels.targets)
         return self._ridge.target_moments(rows, labels.targets[rows])
 
     def scores(self, labels: Labels) -> npt.NDArray[np.float32]:
-        """(N,) scores of one class, each without the photo's own label: one product."""
+        """(N,) scores of one class, each without the photo's own label."""
         fits = self._ridge.scores(self.moments(labels)[:, None], self.penalty)
         return self._left_out(fits, labels.targets[:, None])[:, 0]
 
 
 def _checked(classes: Sequence[str]) -> list[str]:
-    """Names that differ."""
+    """Class names, checked for duplicates."""
     twice = [name for name, count in Counter(classes).items() if count > 1]
     if twice:
-        raise LabelError(f"There is a tag '{twice[0]}' already; names must differ.")
+        raise LabelError(f"The tag '{twice[0]}' exists already; names must be unique.")
     return list(classes)
 
 

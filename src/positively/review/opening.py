@@ -1,4 +1,4 @@
-"""What is to be reviewed: a table of tags in any shape we read, or a folder of photos without one tag."""
+"""Open a table of tags, or a folder of photos without tags, for a review."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from positively.tables.reading import read_labels
 
 
 def open_reviewable(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
-    """As :func:`open_table`, but a table of which everything is known is refused."""
+    """As :func:`open_table`, but a complete table is refused."""
     table, notes = open_table(path, options)
     if table.classes and table.is_complete:
         raise ConfigError(
-            f"{table.source} says of every photo and tag whether it is there, so that nothing is left to review. "
-            f"Leave {option('blank')} and {option('zero')} out if an absent tag may be missing."
+            f"{table.source}: every label is known, so there is nothing to review. Omit {option('blank')} and "
+            f"{option('zero')} if an absent tag may be missing."
         )
     return table, notes
 
 
 def open_table(path: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
-    """Read a table of tags, or take every photo under a folder that holds none.
+    """Read a table of tags, or list all photos in a folder without labels.
 
     Returns:
-        The table (without classes, for a bare folder), and the lines that tell what was understood.
+        The table (without classes for a folder of photos), and lines that describe how it was read.
     """
     return _read_folder(path, options) if is_bare_folder(path) else read_labels(path, options)
 
 
 def is_bare_folder(path: Path) -> bool:
-    """Whether a path is a folder that holds labels in no known format, such as COCO's or PASCAL VOC's."""
+    """Whether a path is a folder without labels in a known format such as COCO or PASCAL VOC."""
     return path.is_dir() and find_format(path) is None
 
 
 def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[str]]:
     if options.images is not None:
-        raise ConfigError(f"{folder} is the folder of the photos itself; leave {option('images')} out.")
+        raise ConfigError(f"{folder} is the folder of the photos itself; omit {option('images')}.")
     names = sorted(
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
         if is_image_name(path.name) and not _is_hidden(path.relative_to(folder)) and path.is_file()
     )
-    # A name that is no text could be written into no table.
+    # Names that are not valid text cannot be written to a table.
     odd = [name for name in names if not _is_text(name)]
     names = [name for name in names if _is_text(name)]
     if not names:
@@ -60,12 +60,12 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
     whole = np.setdiff1d(np.arange(len(names)), list(verified.broken))
     if not len(whole):
         raise ImageError(f"None of the {len(names):,} photos under {folder} can be decoded. Repair them.")
-    notes = [f"{folder}: {len(whole):,} photos, and no tag yet. The first one is added on the page, from a few photos."]
+    notes = [f"{folder}: {len(whole):,} photos without tags. Create the first tag on the page, from a few photos."]
     if verified.broken:
         listed = [f"'{names[row]}' ({reason})" for row, reason in verified.broken.items()]
         notes.append(f"Photos left out because they cannot be decoded: {len(listed):,}, {and_more(listed, 3)}.")
     if odd:
-        notes.append(f"Photos left out because their names are no UTF-8: {len(odd):,}.")
+        notes.append(f"Photos left out because their names are not UTF-8: {len(odd):,}.")
     return table.select(whole), notes
 
 

@@ -1,4 +1,4 @@
-"""Photos of a table as the page shows them: upright, small, as JPEG, and nothing but photos of the table."""
+"""Photos of a table for the page: upright, small, as JPEG, and only photos of the table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from positively.errors import ImageError
 from positively.images.decode import image_size, load_image
 
 THUMBNAIL, LARGE = 448, 1920
-"""Longest side in pixels: sharp in a grid on a dense screen; and for zoom, of which a camera's photo has enough."""
+"""Longest side in pixels, for the grid on a high-resolution screen and for zoom."""
 
 _CACHE_BYTES = 96 * 2**20
 _MAGNIFY = 4
 
 
 class Pictures:
-    """JPEGs of the photos by row, the latest of them in memory; any thread may ask."""
+    """JPEGs of the photos by row, with a cache in memory; thread-safe."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -30,14 +30,14 @@ class Pictures:
         self._bytes = 0
         self._shapes: dict[int, float] = {}
         self._lock = Lock()
-        # A page asks for dozens at once, and answers must not wait behind them.
+        # A page asks for dozens at once, and answers must not wait for them.
         self._decoding = BoundedSemaphore(max(1, (os.cpu_count() or 2) - 1))
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def jpeg(self, row: int, side: int) -> bytes:
-        """The photo of a row, no side longer than ``side``; a placeholder where it cannot be read any more."""
+        """The photo of a row with sides up to ``side``; a placeholder if it cannot be read."""
         key = (row, side)
         with self._lock:
             if key in self._cache:
@@ -46,7 +46,7 @@ class Pictures:
         with self._decoding:
             try:
                 made = _encode(load_image(self._paths[row], at_least=side), side)
-            except ImageError:  # gone or damaged since it was read; it may come back
+            except ImageError:  # removed or damaged meanwhile; it may come back
                 return _encode(_placeholder(), side)
         with self._lock:
             if key not in self._cache:
@@ -57,7 +57,7 @@ class Pictures:
         return made
 
     def aspect(self, row: int) -> float:
-        """Width by height as it is seen, read from the header of the file once; 1 where that fails."""
+        """Displayed width divided by height, from the header of the file; 1 if it cannot be read."""
         if row not in self._shapes:
             self._shapes[row] = _aspect(self._paths[row])
         return self._shapes[row]
@@ -65,7 +65,7 @@ class Pictures:
 
 def _encode(image: Image.Image, side: int) -> bytes:
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
-    if max(image.size) < side // _MAGNIFY:  # a tiny picture: enlarged without a blur, it can be judged
+    if max(image.size) < side // _MAGNIFY:  # a tiny picture is enlarged without blur, so that it can be judged
         factor = side // _MAGNIFY // max(image.size)
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     file = io.BytesIO()
@@ -85,6 +85,6 @@ def _placeholder() -> Image.Image:
 def _aspect(path: Path) -> float:
     try:
         width, height = image_size(path)
-    except ImageError:  # the picture itself shows what became of it
+    except ImageError:  # the placeholder shows the error
         return 1.0
     return round(width / height, 4)

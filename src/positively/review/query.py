@@ -1,4 +1,4 @@
-"""What to ask next: the likeliest, what teaches most, or what was drawn for the audit."""
+"""The next questions: the most probable tags, the most useful answers, or random checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Way = Literal["likeliest", "teaching", "audit"]
 Pair = tuple[int, int]
 
 MIXED: tuple[Way, ...] = ("likeliest", "likeliest", "teaching", "likeliest", "audit") * 2
-"""What a page asks by itself, of every ten questions: most to find tags, some to learn, some to check."""
+"""The default mixture of ten questions: most find tags, some teach the model, some are random checks."""
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,22 @@ class Question:
     row: int
     column: int
     probability: float
-    """That it does, as far as known now."""
+    """Current probability that it does."""
     way: Way
 
 
 def choose(
     way: Way, columns: Sequence[Column], design: AuditDesign, count: int, column: int | None, skip: Set[Pair]
 ) -> list[Question]:
-    """Questions of one way of asking, the best first.
+    """Choose questions, the best first.
 
     Args:
         way: How to choose.
         columns: The classes as they are now.
         design: Draws of the audit.
         count: How many questions at most.
-        column: One class; all by default.
-        skip: Pairs that are not to be asked.
+        column: One class; by default all.
+        skip: Pairs to leave out.
     """
     is_audit = way == "audit"
     pairs = _drawn(columns, design, count, column, skip) if is_audit else _best(way, columns, count, column, skip)

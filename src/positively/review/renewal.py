@@ -1,4 +1,4 @@
-"""Work for the background: done when the hand rests, so that it is never felt."""
+"""Background work that runs while the user pauses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from threading import Condition, Thread
 from positively.logs import logger
 
 _ENOUGH, _PRESSING = 12, 120
-"""Answers after which it is worth while, and after which it no longer waits for a pause."""
+"""Number of answers after which to renew in a pause, and after which to renew at once."""
 _PAUSE_SECONDS = 2.0
 
 
 class Renewal:
-    """Calls ``renew`` in a thread of its own after some answers, then ``done``."""
+    """Calls ``renew`` in a background thread after some answers, then ``done``."""
 
     def __init__(self, renew: Callable[[], None], done: Callable[[], None]) -> None:
         self._renew, self._done = renew, done
@@ -24,20 +24,20 @@ class Renewal:
         self._thread.start()
 
     def add(self, answers: int) -> None:
-        """Tell that answers were given."""
+        """Report new answers."""
         with self._condition:
             self._answers += answers
             self._last = time.monotonic()
             self._condition.notify()
 
     def stop(self) -> None:
-        """End the thread; a renewal that has begun is waited for by nobody but the end of the process."""
+        """Stop the thread. A running renewal is only waited for at the end of the process."""
         with self._condition:
             self._stopped = True
             self._condition.notify()
         self._thread.join(timeout=1.0)
         if self._thread.is_alive():
-            atexit.register(self._thread.join)  # a thread that is cut off inside torch takes the process down with it
+            atexit.register(self._thread.join)  # a thread that is killed inside torch would crash the process
 
     def _is_due(self) -> bool:
         rests = time.monotonic() - self._last >= _PAUSE_SECONDS
@@ -53,6 +53,6 @@ class Renewal:
                 self._answers = 0
             try:
                 self._renew()
-            except Exception:  # the review goes on with what it knew
+            except Exception:  # the review continues with the old model
                 logger.exception("The model could not be renewed; it goes on as it is.")
             self._done()

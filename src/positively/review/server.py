@@ -1,4 +1,4 @@
-"""The review as a web service: the page, the photos, and what the page asks and tells."""
+"""The web service of a review: the page, the photos, and the API of the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Export = tuple[Path, int, int]
 
 
 class GridRequest(BaseModel):
-    """A page of photos under one tag: these rows, or the likeliest but for some."""
+    """Photos of one tag: given rows, or the most probable ones without some."""
 
     tag: str
     count: Count = 24
@@ -37,24 +37,24 @@ class GridRequest(BaseModel):
 
 
 class PhotosRequest(BaseModel):
-    """One photo with its candidate tags: this one, or the one that probably lacks most."""
+    """One photo with its candidate tags: a given one, or the one with the most missing tags."""
 
     row: Row | None = None
     exclude: list[Row] = []
 
 
 class QuestionsRequest(BaseModel):
-    """Single questions, by one way of asking or a mixture, but for some that are on the screen already."""
+    """Single questions of one way or the mixture, without those on the screen."""
 
     way: Literal["mixed", "likeliest", "teaching", "audit"]
     count: Count = 1
     begin: Row = 0
-    """Questions of the mixture that were asked before."""
+    """Number of questions of the mixture that were asked before."""
     exclude: list[tuple[Row, str]] = []
 
 
 class BrowseRequest(BaseModel):
-    """All photos, a page at a time."""
+    """All photos, one page at a time."""
 
     order: Literal["diverse", "table"] = "diverse"
     begin: Row = 0
@@ -62,7 +62,7 @@ class BrowseRequest(BaseModel):
 
 
 class AnswerRequest(BaseModel):
-    """What a person decided of some pairs."""
+    """Decisions about some pairs."""
 
     pairs: Annotated[list[tuple[Row, str]], Field(min_length=1, max_length=1000)]
     state: Literal[1, 0, -1]
@@ -71,14 +71,14 @@ class AnswerRequest(BaseModel):
 
 
 class TagRequest(BaseModel):
-    """A tag that nobody had, and photos that carry it."""
+    """A new tag, and photos that carry it."""
 
     name: Annotated[str, Field(max_length=200)]
     rows: Annotated[list[Row], Field(max_length=500)]
 
 
 def create_app(session: ReviewSession, guard: Guard, export: Callable[[], Export]) -> FastAPI:
-    """The service of one review.
+    """Create the service of one review.
 
     Args:
         session: The review.
@@ -98,9 +98,9 @@ def create_app(session: ReviewSession, guard: Guard, export: Callable[[], Export
 
 def _add_page(app: FastAPI, run: str) -> None:
     page = files("positively.review") / "page"
-    # Read once: a request chooses among these, and reaches no other file.
+    # Read once: requests can only reach these files.
     contents = {file.name: file.read_bytes() for file in page.iterdir() if Path(file.name).suffix in _TYPES}
-    # In every request and in the address of every photo: the next review may have another photo in its row.
+    # Part of every request and photo address, because row numbers differ between reviews.
     contents["index.html"] = contents["index.html"].replace(b'data-run=""', f'data-run="{run}"'.encode())
 
     def serve(name: str) -> Response:
@@ -144,7 +144,7 @@ def _add_reads(app: FastAPI, session: ReviewSession) -> None:
     @app.post("/api/grid")
     def grid(asked: GridRequest) -> dict[str, Any]:
         rows = asked.rows
-        with session.lock:  # a tag may go while it is asked for
+        with session.lock:  # the tag may be removed meanwhile
             if rows is None:
                 rows = views.ranking(session, asked.tag, asked.count, asked.exclude)
             version, items = session.version, views.pairs(session, asked.tag, rows)
@@ -204,7 +204,7 @@ def _as_sentence(_: Request, error: Exception) -> Response:
 
 
 def _as_mistake(_: Request, error: Exception) -> Response:
-    """What is wrong with a request, without repeating it: half a character in it could not be sent back."""
+    """The error of a request, without its content, which may contain invalid characters."""
     found = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": str(error)}
     place = ".".join(map(str, found["loc"]))
-    return JSONResponse({"error": f"That could not be understood: {place}: {found['msg']}."}, status_code=422)
+    return JSONResponse({"error": f"The request was not understood: {place}: {found['msg']}."}, status_code=422)

@@ -1,4 +1,4 @@
-"""A port for the page, the server on it, and the browser in front of it."""
+"""The port of the page, its server, and the browser."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _REDIRECT = """<!DOCTYPE html>
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket that listens at a port, or at a free one near the default.
+    """A socket that listens at the given port, or at a free one near the default.
 
     Raises:
-        ConfigError: The port is taken, or the address is none of this machine's.
+        ConfigError: The port is in use, or the address does not belong to this machine.
     """
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
     choices = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + _NEAR), 0]
     for choice in choices:
-        # Named as TCP: only then does asyncio send at once, and not 40 ms later, when what was sent is acknowledged.
+        # With the protocol named as TCP, asyncio sends at once instead of after up to 40 ms.
         made = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if sys.platform == "win32":  # where SO_REUSEADDR lets two servers share a port, and this keeps others out
+        if sys.platform == "win32":  # where SO_REUSEADDR would let two servers share a port
             made.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         else:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,19 +51,19 @@ def listen(host: str, port: int | None) -> socket.socket:
             return made
         except (OSError, OverflowError) as error:
             made.close()
-            # Windows refuses (EACCES) what it reserves for itself, or another server has to itself.
+            # Windows refuses reserved and exclusive ports with EACCES.
             is_taken = isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES)
             if is_taken and choice != choices[-1]:
                 continue
             reason = getattr(error, "strerror", None) or error
-            way_out = f"Leave {option('port')} out for a free one" if port is not None else f"Check {option('host')}"
-            raise ConfigError(f"Nothing can listen at {host}:{choice}: {reason}. {way_out}.") from None
+            way_out = f"Omit {option('port')} to use a free one" if port is not None else f"Check {option('host')}"
+            raise ConfigError(f"Cannot listen at {host}:{choice}: {reason}. {way_out}.") from None
     raise AssertionError("port 0 is always free")
 
 
 def serve(app: FastAPI, listening: socket.socket, address: str, open_browser: bool) -> None:
     """Serve until Ctrl-C."""
-    # Its own words are for operators; ours are above. An open tab must not hold up the end.
+    # Show only our own messages. An open browser tab must not delay the end.
     settings = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2, lifespan="off")
     with in_browser(address) if open_browser and has_window() else nullcontext():
         uvicorn.Server(settings).run(sockets=[listening])
@@ -71,15 +71,15 @@ def serve(app: FastAPI, listening: socket.socket, address: str, open_browser: bo
 
 @contextmanager
 def in_browser(address: str) -> Iterator[None]:
-    """Open the browser at an address that is a secret, by way of a file that only this user may read.
+    """Open the browser at a secret address, through a file that only this user can read.
 
     Everybody on a machine may read the command line of a browser, and thus what it was told to open. Where no file can
     be written no browser is opened: the address was printed.
     """
     with ExitStack() as ending:
-        with suppress(OSError, RuntimeError):  # no home, or none that may be written
-            # In the open: a browser that came as a snap or a flatpak sees no /tmp, and no name that begins with a dot.
-            handle, name = mkstemp(".html", "positively-review-", Path.home())  # its mode is 0600
+        with suppress(OSError, RuntimeError):  # no writable home folder
+            # Not hidden and not in /tmp, which browsers in a snap or flatpak cannot read.
+            handle, name = mkstemp(".html", "positively-review-", Path.home())  # with mode 0600
             ending.callback(_remove, Path(name))
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(_REDIRECT.format(escape(address)))
@@ -96,7 +96,7 @@ def _remove(path: Path) -> None:
 
 
 def has_window() -> bool:
-    """Whether a browser would get a window of its own, and not take over the terminal."""
+    """Whether a browser would open its own window instead of using the terminal."""
     if sys.platform in ("darwin", "win32"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,4 +1,4 @@
-"""One review: the table, its features, the store of decisions and the model that learns from each of them."""
+"""One review: the table, its embeddings, the store of decisions, and the model that learns from them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Pair = tuple[int, str]
 
 
 class ReviewSession:
-    """What the page asks for and tells; any thread may call any method.
+    """The operations of the page; thread-safe.
 
-    Whatever is decided goes to the store first and to the model then, in one order for both.
+    Every decision goes first to the store and then to the model, in the same order.
 
     Args:
         table: What is reviewed.
         features: N×D features of its photos.
         store: Decisions, those of earlier sessions included.
-        source: What the table was read from; a new tag must fit into it.
+        source: File the table was read from; a new tag must fit into it.
         options: How it was read.
-        model: More for :class:`ReviewModel`, such as its seed.
+        model: Options of :class:`ReviewModel`, such as its seed.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class ReviewSession:
         self.renewal = Renewal(self.model.renew, self._changed)
 
     def close(self) -> None:
-        """Let the background finish and close the store."""
+        """Stop the background work and close the store."""
         self.renewal.stop()
         self.store.close()
 
     def _written_back(self, states: States) -> npt.NDArray[np.bool_]:
-        """N×C labels that this review gave and its export wrote into the table: they are no labels known at random."""
+        """N×C labels of this review that its export wrote into the table; they were not known at random."""
         column = {name: number for number, name in enumerate(self.table.classes)}
         flags = np.zeros(states.shape, dtype=np.bool_)
         for (image, tag), state in self.tally.states().items():
@@ -83,11 +83,11 @@ class ReviewSession:
         return flags
 
     def _replay(self) -> None:
-        """Tell the model what was decided before this process began."""
+        """Apply the stored decisions to the model."""
         there = set(self.model.classes)
         for action in self.tally.actions:
             for new in sorted({tag for _, tag, state in action.decisions if state > 0} - there):
-                # What a tag was made from is no answer; all that came later is.
+                # The photos a tag was created from are not answers; everything later is.
                 rows = [self.row_of[image] for image, tag, _ in action.decisions if tag == new and image in self.row_of]
                 self.model.add_class(new, rows)
                 there.add(new)
@@ -101,7 +101,7 @@ class ReviewSession:
             self.model.renew()
 
     def _restore_audit(self) -> None:
-        """Go on with the draws of an earlier session; for other photos, or more classes, they are drawn anew."""
+        """Restore the random checks of an earlier session, or draw new ones if photos or classes differ."""
         stored = self.store.arrays("audit")
         images = stored.pop("images", np.zeros(0, dtype=str)).tolist()
         if images == list(self.table.images) and stored.keys() == self.model.audit.to_arrays().keys():
@@ -112,7 +112,7 @@ class ReviewSession:
         self._store_audit()
 
     def left_open(self) -> frozenset[tuple[int, int]]:
-        """Rows and columns of the pairs that were asked and could not be judged."""
+        """Rows and columns of skipped pairs."""
         column = {name: number for number, name in enumerate(self.model.classes)}
         return frozenset(
             (self.row_of[image], column[tag])
@@ -121,12 +121,12 @@ class ReviewSession:
         )
 
     def decided(self) -> dict[tuple[str, str], int]:
-        """What was decided last of every image and tag, at one moment."""
+        """A snapshot of the latest decision for every image and tag."""
         with self.lock:
             return self.tally.states()
 
     def start_audit(self) -> None:
-        """Draw the pairs of the check anew, from what is open now."""
+        """Draw new random checks from the open pairs."""
         with self.lock:
             self.model.start_audit()
             self._store_audit()
@@ -136,7 +136,7 @@ class ReviewSession:
         self.store.save_arrays("audit", {**self.model.audit.to_arrays(), "images": images})
 
     def _leave_audit(self, tag: str) -> None:
-        """Take a tag out of the draws: one of the same name that comes later is another."""
+        """Remove a tag from the random checks; a later tag of the same name is a different tag."""
         audit = self.model.audit
         if tag in audit.classes:
             self.model.audit = replace(audit, classes=np.where(audit.classes == tag, "", audit.classes))
@@ -144,7 +144,7 @@ class ReviewSession:
 
     @property
     def unchecked(self) -> list[str]:
-        """Tags that the draws of the check do not cover."""
+        """Tags that the random checks do not cover."""
         covered = set(self.model.audit.classes.tolist())
         return [name for name in self.model.classes if name not in covered]
 
@@ -161,7 +161,7 @@ class ReviewSession:
             self.version += 1
 
     def decide(self, pairs: Iterable[Pair], state: int, way: str, only_open: bool = False) -> list[Pair]:
-        """Write what was decided of some pairs, and learn from it.
+        """Store decisions about some pairs, and learn from them.
 
         Args:
             pairs: Rows and tags.
@@ -173,7 +173,7 @@ class ReviewSession:
             The pairs that changed.
         """
         with self.lock:
-            # What is on record already is no decision: it takes one against it back.
+            # A decision that repeats a known label only clears an opposite decision.
             wanted = {pair: 0 if state and self.recorded(*pair) == state else state for pair in pairs}
             changed = {pair: new for pair, new in wanted.items() if self._is_news(pair, new, way, only_open)}
             if not changed:
@@ -198,7 +198,7 @@ class ReviewSession:
         return int(self.model.columns[self.column(tag)].labels.before[row])
 
     def is_open(self, pair: Pair) -> bool:
-        """Whether a pair is still to be asked: neither answered nor skipped, and its tag is there."""
+        """Whether a pair is open: its tag exists, and it was neither answered nor skipped."""
         row, tag = pair
         if tag not in self.model.classes:
             return False
@@ -206,15 +206,15 @@ class ReviewSession:
         return not (is_known or (self.table.images[row], tag) in self.tally.skipped)
 
     def check_row(self, row: int) -> None:
-        """Raise if there is no such photo."""
+        """Raise if the photo does not exist."""
         if not 0 <= row < len(self.table):
-            raise ConfigError(f"There is no photo {row}; the table has {len(self.table):,}.")
+            raise ConfigError(f"Photo {row} does not exist; the table has {len(self.table):,} photos.")
 
     def undo(self) -> tuple[str, list[Pair]] | None:
-        """Take the last action back, whenever and wherever it was done.
+        """Undo the last action, also of an earlier session or another page.
 
         Returns:
-            What it was in a few words, and its pairs; None if there is nothing left to undo.
+            A short description and the pairs of the action; None if there is nothing to undo.
         """
         with self.lock:
             if not self.tally.actions:
@@ -234,16 +234,16 @@ class ReviewSession:
         return about, pairs
 
     def add_tag(self, name: str, rows: Sequence[int]) -> str:
-        """Add a tag that nobody had, from a few photos that carry it; returns its name, tidied."""
+        """Add a new tag from a few photos that carry it; returns its cleaned name."""
         is_listed = self._source is not None and row_format(self._source) is not None
-        # What came from no table is written as one, with ; between tags.
+        # Reviews of a folder are written as a table with ; between tags.
         name = check_tag(name, self._source, self._options if is_listed else replace(self._options, separator=";"))
         if not rows or not all(0 <= row < len(self.table) for row in rows):
-            raise ConfigError("A new tag begins with photos that carry it. Pick some, three or more if you can.")
+            raise ConfigError("A new tag needs photos that carry it. Pick at least one, better three or more.")
         with self.lock:
             alike = next((tag for tag in self.model.classes if normalized(tag) == normalized(name)), None)
             if alike is not None:
-                raise ConfigError(f"There is a tag '{alike}' already.")
+                raise ConfigError(f"The tag '{alike}' exists already.")
             chosen = sorted(set(rows))
             action = self.store.add("new tag", [(self.table.images[row], name, 1) for row in chosen], new_tag=name)
             self.tally.add(action)
@@ -253,7 +253,7 @@ class ReviewSession:
         return name
 
     def browse(self, order: str) -> npt.NDArray[np.int64]:
-        """All photos in the table's order, or so that each looks unlike those before it."""
+        """All photos in the order of the table, or in a varied order."""
         if order == "table":
             return np.arange(len(self.table))
         with self.lock:
@@ -262,8 +262,8 @@ class ReviewSession:
         return self._diverse
 
     def column(self, tag: str) -> int:
-        """Number of a tag in the model."""
+        """Column of a tag in the model."""
         try:
             return self.model.classes.index(tag)
         except ValueError:
-            raise ConfigError(f"There is no tag '{tag}'.") from None
+            raise ConfigError(f"The tag '{tag}' does not exist.") from None

@@ -1,8 +1,7 @@
-"""Decisions of a review in one SQLite file: each is on disk before the page is told so, and none is ever deleted.
+"""Decisions of a review in one SQLite file. Each is on disk before the page confirms it, and none is deleted.
 
-The file belongs to one process at a time, by SQLite's own lock, which the system gives back however the process ends.
-Every commit is synced to the disk (``synchronous=FULL``): a few milliseconds are nothing at the pace of a hand, and a
-power cut costs no decision.
+One process uses the file at a time, by SQLite's own lock, which the system releases when the process ends. Every commit
+is synced to the disk (``synchronous=FULL``), which takes a few milliseconds, so a power failure loses no decision.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from positively.labels import LabelTable
 from positively.tables.names import normalized
 
 APPLICATION = 0x706F7331
-"""Number by which SQLite files of ours are known: "pos1"."""
+"""Application id of our SQLite files: "pos1"."""
 
 _SCHEMA = """
 CREATE TABLE tables (id INTEGER PRIMARY KEY, time REAL NOT NULL, source TEXT NOT NULL);
@@ -55,7 +54,7 @@ CREATE TABLE exports (id INTEGER PRIMARY KEY, time REAL NOT NULL, path TEXT NOT 
 
 @dataclass(frozen=True)
 class Action:
-    """What a person did at once: some pairs of image and tag, and what was decided of each."""
+    """One user action: pairs of image and tag with their decisions."""
 
     number: int
     time: float
@@ -63,24 +62,24 @@ class Action:
     way: str
     """How the question was asked, such as "likeliest" or "audit"."""
     new_tag: str | None
-    """Tag that came into being by it."""
+    """Tag that was created by it."""
     decisions: tuple[tuple[str, str, int], ...]
     """Image, tag and +1 (accepted), −1 (rejected) or 0 (left open)."""
 
 
 class Spelling:
-    """One spelling for names that differ only in case or blanks: the table's, else the first that is asked for."""
+    """One spelling for names that differ only in case or spaces: the table's, else the first one used."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         self._exact, self._spelled = frozenset(classes), {normalized(name): name for name in reversed(classes)}
 
     def __call__(self, tag: str) -> str:
-        """A tag as it is spelled here."""
+        """The spelling of a tag."""
         return tag if tag in self._exact else self._spelled.setdefault(normalized(tag), tag)
 
 
 class DecisionStore:
-    """The file of decisions, opened for one table; any thread may call any method."""
+    """The file of decisions, opened for one table; thread-safe."""
 
     def __init__(self, path: Path, table: LabelTable) -> None:
         self.path = path
@@ -94,7 +93,7 @@ class DecisionStore:
 
     def _open(self, table: LabelTable) -> None:
         try:
-            # First of all: the lock is then held from the first look at the file on.
+            # First, so that the lock is held from the start.
             self._file.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._file.execute("PRAGMA synchronous=FULL")
             with self._transaction():
@@ -103,7 +102,7 @@ class DecisionStore:
                         self._file.execute(statement)
                     self._file.execute(f"PRAGMA application_id={APPLICATION}")
                 self._refuse_other_table(table)
-            self._file.execute("PRAGMA journal_mode=WAL")  # only now: the number above is in the file, not in a log
+            self._file.execute("PRAGMA journal_mode=WAL")  # after the application id is in the file itself
             with self._transaction():
                 self._remember(table)
                 self.session = int(self._insert("INSERT INTO sessions (time) VALUES (?)", time.time()))
@@ -112,12 +111,12 @@ class DecisionStore:
             raise
 
     def close(self) -> None:
-        """Close the file; what was decided is in it already."""
+        """Close the file."""
         with self._lock, suppress(sqlite3.Error):
             self._file.close()
 
     def add(self, way: str, decisions: Iterable[tuple[str, str, int]], new_tag: str | None = None) -> Action:
-        """Write one action; when this returns, it is on disk."""
+        """Write one action to disk."""
         pairs, now = tuple(decisions), time.time()
         with self._transaction():
             columns = "INSERT INTO actions (time, session, way, new_tag) VALUES (?, ?, ?, ?)"
@@ -132,7 +131,7 @@ class DecisionStore:
             self._file.execute("UPDATE actions SET undone = ? WHERE id = ?", (time.time(), number))
 
     def actions(self) -> list[Action]:
-        """Every action that was not undone, oldest first, its tags spelled as in the table."""
+        """All actions that were not undone, oldest first, with tags spelled as in the table."""
         spell = Spelling(self._classes)
         with self._lock, _as_sentences(self.path):
             pairs: dict[int, list[tuple[str, str, int]]] = {}
@@ -146,7 +145,7 @@ class DecisionStore:
             ]
 
     def save_arrays(self, group: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Put named arrays into the file, in place of those of the same group."""
+        """Store named arrays, replacing those of the same group."""
         with self._transaction():
             self._file.execute("DELETE FROM arrays WHERE name LIKE ? || '/%'", (group,))
             for name, array in arrays.items():
@@ -155,20 +154,20 @@ class DecisionStore:
                 self._file.execute("INSERT INTO arrays VALUES (?, ?)", (f"{group}/{name}", value.getvalue()))
 
     def arrays(self, group: str) -> dict[str, npt.NDArray[Any]]:
-        """Arrays of a group by their names; empty if there are none."""
+        """Arrays of a group by name."""
         with self._lock, _as_sentences(self.path):
             rows = self._file.execute("SELECT name, value FROM arrays WHERE name LIKE ? || '/%'", (group,)).fetchall()
         values = {name.partition("/")[2]: io.BytesIO(value) for name, value in rows}
         return {name: np.load(value, allow_pickle=False) for name, value in values.items()}
 
     def add_export(self, path: Path) -> None:
-        """Remember a file that was written, so that it may be written again."""
+        """Record an exported file, so that it may be replaced later."""
         with self._transaction():
             row = (time.time(), str(path.resolve()), content_hash(path))
             self._insert("INSERT INTO exports (time, path, hash) VALUES (?, ?, ?)", *row)
 
     def is_own_export(self, path: Path) -> bool:
-        """Whether a file is one that was exported from here, unchanged since."""
+        """Whether a file was exported from this review and is unchanged."""
         with self._lock, _as_sentences(self.path):
             found = self._file.execute("SELECT hash FROM exports WHERE path = ?", (str(path.resolve()),)).fetchall()
         return bool(found) and (content_hash(path),) in found
@@ -180,18 +179,18 @@ class DecisionStore:
         now = dict(zip(table.images, hashes, strict=True))
         names = sum(name in now for name in stored)
         contents = sum(bool(code) and now.get(name) == code for name, code in stored.items())
-        # Under the table's own name the photos may have been edited meanwhile; under another one they are the proof.
+        # A table of the same name may have edited photos; for another name, the contents must match.
         if stored and 2 * (names if table.source in sources else contents) < len(stored):
             raise ConfigError(
-                f"{self.path} holds the review of other photos: {len(stored):,} of {', '.join(sources)}, "
-                f"of which {names:,} are in {table.source}, {contents:,} with the same content. "
-                f"Pass {option('out', 'FILE')} for a review of its own."
+                f"{self.path} holds the review of other photos: {len(stored):,} photos of {', '.join(sources)}; "
+                f"{names:,} of them are in {table.source}, {contents:,} with the same content. "
+                f"Choose another file with {option('out', 'FILE')}."
             )
 
     def _remember(self, table: LabelTable) -> None:
         self._insert("INSERT INTO tables (time, source) VALUES (?, ?)", time.time(), table.source)
         rows = zip(table.images, table.hashes or [""] * len(table), strict=True)
-        # Whoever comes without hashes takes none away.
+        # A table without hashes keeps the stored ones.
         update = "ON CONFLICT (name) DO UPDATE SET hash = excluded.hash WHERE excluded.hash <> ''"
         self._file.executemany(f"INSERT INTO images VALUES (?, ?) {update}", rows)
 
@@ -200,20 +199,20 @@ class DecisionStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it or nothing, and on disk at the end."""
+        """An atomic transaction, on disk at the end."""
         with self._lock, _as_sentences(self.path):
             self._file.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._file.execute("COMMIT")
             except BaseException:
-                with suppress(sqlite3.Error):  # a failed commit has rolled back already
+                with suppress(sqlite3.Error):  # a failed commit has already rolled back
                     self._file.execute("ROLLBACK")
                 raise
 
 
 def _is_review(path: Path) -> bool:
-    """Whether a file is empty or holds decisions, by its first bytes: SQLite would change it."""
+    """Whether a file is empty or holds decisions, by its first bytes, because SQLite could change it."""
     with path.open("rb") as file:
         header = file.read(100)
     is_database = len(header) == 100 and header.startswith(b"SQLite format 3\0")
@@ -227,16 +226,16 @@ def _as_sentences(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise ConfigError(
-                f"{path} is open in another review. Go on there, or stop it first (Ctrl-C in its terminal)."
+                f"{path} is open in another review. Continue there, or stop it first (Ctrl-C in its terminal)."
             ) from None
         raise FileError(
-            f"{path} cannot be used: {error}. Check its disk and whether you may write there, or pass "
-            f"{option('out', 'FILE')} for another place."
+            f"{path} cannot be used: {error}. Check the disk and the permissions, or choose another file with "
+            f"{option('out', 'FILE')}."
         ) from None
     except sqlite3.DatabaseError as error:
-        fix = f"Restore it from a copy, or pass {option('out', 'FILE')}"
+        fix = f"Restore it from a backup, or choose another file with {option('out', 'FILE')}"
         raise FileError(f"{path} cannot be read: {error}. {fix}.") from None
     except OSError as error:
         raise FileError(
-            f"{path} cannot be used: {error.strerror}. Pass {option('out', 'FILE')} for another place."
+            f"{path} cannot be used: {error.strerror}. Choose another file with {option('out', 'FILE')}."
         ) from None

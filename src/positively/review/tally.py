@@ -1,4 +1,4 @@
-"""What a review has come to: the latest decision of every pair, counts by tag, tags gained an hour."""
+"""Summary of a review: the latest decision of every pair, counts by tag, tags gained per hour."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from positively.review.store import Action
 
 SUGGESTED = frozenset({"likeliest", "photo"})
-"""Ways of asking that suggest a tag; the others ask to learn or to check, and tell nothing of suggestions."""
+"""Ways of asking that suggest a tag; the others teach or check, and do not measure suggestions."""
 
 _CHECKING = frozenset({"skip", "audit", "teaching"})
-"""Ways in which a pair that stays open could not be judged; in the others an answer was taken back."""
+"""Ways in which an open pair could not be judged; in the others, an answer was cleared."""
 
 _PAUSE_SECONDS = 60.0
 
@@ -31,7 +31,7 @@ class TagTally:
 
 @dataclass(frozen=True)
 class _Decision:
-    """About one pair; what was never decided is 0 in no way and no session."""
+    """The latest decision about one pair; 0 if there was none."""
 
     state: int = 0
     way: str = ""
@@ -39,30 +39,30 @@ class _Decision:
 
 
 def is_skip(state: int, way: str) -> bool:
-    """Whether a pair was left open because it cannot be judged."""
+    """Whether the pair was skipped because it cannot be judged."""
     return not state and way in _CHECKING
 
 
 class Tally:
-    """Kept in memory beside the store, from which it is made anew after a restart."""
+    """In-memory summary of the store, rebuilt after a restart."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
         self.by_tag: defaultdict[str, TagTally] = defaultdict(TagTally)
         self.skipped: set[tuple[str, str]] = set()
-        """Pairs that were asked last and could not be judged."""
+        """Pairs that were skipped because they could not be judged."""
         self._history: defaultdict[tuple[str, str], list[_Decision]] = defaultdict(list)
         self._gained: defaultdict[int, int] = defaultdict(int)
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._last: dict[int, float] = {}
 
     def state(self, image: str, tag: str) -> int | None:
-        """What was decided last of a pair: +1, −1, 0 for left open; None if it was never asked."""
+        """Latest decision of a pair: +1, −1, or 0 for left open; None if it was never asked."""
         history = self._history.get((image, tag))
         return history[-1].state if history else None
 
     def states(self) -> dict[tuple[str, str], int]:
-        """What was decided last of every pair."""
+        """Latest decision of every pair."""
         return {pair: history[-1].state for pair, history in self._history.items() if history}
 
     @property
@@ -77,13 +77,13 @@ class Tally:
             self._count(tag, self._latest(image, tag), -1)
             self._history[image, tag].append(_Decision(state, action.way, action.session))
             self._enter(image, tag)
-        # A coffee is not review time.
+        # Long pauses are not review time.
         gap = action.time - self._last.get(action.session, action.time)
         self._seconds[action.session] += min(max(gap, 0.0), _PAUSE_SECONDS)
         self._last[action.session] = action.time
 
     def undo(self) -> Action:
-        """Take the last action out again; time stays spent."""
+        """Remove the last action; its time still counts."""
         action = self.actions.pop()
         for image, tag, _ in action.decisions:
             self._count(tag, self._history[image, tag].pop(), -1)
@@ -91,11 +91,11 @@ class Tally:
         return action
 
     def gained(self, session: int | None = None) -> int:
-        """Tags accepted, in all or in one session; what was rejected later is no gain of the session it was made in."""
+        """Accepted tags, in total or in one session; tags that were rejected later do not count."""
         return sum(self._gained.values()) if session is None else self._gained[session]
 
     def minutes(self, session: int) -> float:
-        """Time spent in a session, long pauses cut short."""
+        """Minutes spent in a session; long pauses are shortened."""
         since = time.time() - self._last.get(session, time.time())
         return (self._seconds[session] + min(max(since, 0.0), _PAUSE_SECONDS)) / 60
 
@@ -104,7 +104,7 @@ class Tally:
         return history[-1] if history else _Decision()
 
     def _enter(self, image: str, tag: str) -> None:
-        """Count what was decided last of a pair."""
+        """Count the latest decision of a pair."""
         last = self._latest(image, tag)
         self._count(tag, last, +1)
         (self.skipped.add if is_skip(last.state, last.way) else self.skipped.discard)((image, tag))

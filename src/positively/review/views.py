@@ -1,4 +1,4 @@
-"""What the page shows of a review, as plain dictionaries for JSON."""
+"""The state of a review for the page, as dictionaries for JSON."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from positively.review.query import MIXED, Question, Way
 from positively.review.session import Pair, ReviewSession
 
 CANDIDATES = 10
-"""Tags that are offered for one photo."""
+"""Number of tags that are suggested for one photo."""
 
 _WORTH = 0.2
-"""Probability from which on a tag counts where photos are ordered by the tags they lack."""
+"""Minimum probability of a tag that counts when photos are ordered by missing tags."""
 
 _SETTLED_MINUTES = 2.0
-"""Before that, tags an hour would be a guess from a few keystrokes."""
+"""Minutes before tags per hour are shown."""
 
 _CHECKED = 0.5
-"""Suggestions of at least this probability are what the check tells the precision of."""
+"""The precision is checked for suggestions of at least this probability."""
 
 
 def ranking(session: ReviewSession, tag: str, count: int, exclude: Collection[int] = ()) -> list[int]:
-    """Photos of which it is open whether they carry a tag, likeliest first, but for some."""
+    """Open photos of a tag, most probable first, without some."""
     left_out = set(exclude)
     ranked = session.model.ranking(session.column(tag), limit=count + len(left_out))
     return [row for row in ranked.tolist() if row not in left_out][:count]
 
 
 def pairs(session: ReviewSession, tag: str, rows: Iterable[int]) -> list[dict[str, Any]]:
-    """Some photos under one tag: how likely it is, and what is known of it."""
+    """Photos of one tag, with probability and state."""
     rows, column = list(rows), session.column(tag)
     for row in rows:
         session.check_row(row)
@@ -47,7 +47,7 @@ def pairs(session: ReviewSession, tag: str, rows: Iterable[int]) -> list[dict[st
 
 
 def photo(session: ReviewSession, row: int) -> dict[str, Any]:
-    """One photo: tags on record, tags decided, and candidates, likeliest first."""
+    """One photo: known tags, decided tags, and candidates, most probable first."""
     session.check_row(row)
     image, classes = session.table.images[row], list(session.model.classes)
     recorded = zip(session.table.classes, session.table.states([row])[0].tolist(), strict=True)
@@ -65,7 +65,7 @@ def photo(session: ReviewSession, row: int) -> dict[str, Any]:
 
 
 def promising(session: ReviewSession, count: int, exclude: Collection[int] = ()) -> list[int]:
-    """Photos in the order of the number of tags that they probably lack."""
+    """Photos ordered by the expected number of missing tags."""
     expected = np.zeros(len(session.table))
     for column in range(len(session.model.classes)):
         likely = session.model.probabilities(column)
@@ -78,24 +78,24 @@ def promising(session: ReviewSession, count: int, exclude: Collection[int] = ())
 def questions(
     session: ReviewSession, way: Way | Literal["mixed"], count: int, exclude: Iterable[Pair] = (), begin: int = 0
 ) -> list[dict[str, Any]]:
-    """What is to be asked next; what was left open is not asked again.
+    """The next questions; skipped ones are not asked again.
 
     Args:
         session: The review.
-        way: One of the model's ways, or all of them in turn.
+        way: One of the model's ways, or the mixture.
         count: How many questions at most.
-        exclude: Pairs that are on the screen already.
-        begin: How many of the mixture were asked before: the turns go on from there.
+        exclude: Pairs that are on the screen.
+        begin: Number of questions of the mixture that were asked before.
     """
     classes, taken, skip = list(session.model.classes), set(exclude), session.left_open()
     ways = MIXED if way == "mixed" else (way,)
     turns = [ways[(begin + number) % len(ways)] for number in range(count)]
     if "audit" in turns and session.unchecked and not session.tally.is_checked:
-        session.start_audit()  # no answer is lost, and tags that came since are drawn too
+        session.start_audit()  # keeps all answers, and covers new tags
     offers = {turn: _offers(session, turn, 2 * count + len(taken), skip) for turn in ways}
     found = []
     for turn in turns:
-        # What has nothing left to ask gives its turn to the first, the likeliest of a mixture.
+        # A way without questions gives its turn to the first way, in a mixture the most probable tags.
         for question in chain(offers[turn], offers[ways[0]]):
             pair = question.row, classes[question.column]
             if pair not in taken:
@@ -115,13 +115,13 @@ def questions(
 
 
 def _offers(session: ReviewSession, way: Way, count: int, skip: frozenset[tuple[int, int]]) -> Iterator[Question]:
-    """Questions of one way, chosen when the first is taken."""
+    """Questions of one way, chosen lazily."""
     yield from session.model.ask(way, count, skip=skip)
 
 
 def status(session: ReviewSession) -> dict[str, Any]:
-    """Where the review stands: every tag with its counts, what was gained, what is left, what to do next."""
-    with session.lock:  # every answer changes what is counted here
+    """The state of the review: counts of every tag, progress, estimates and advice."""
+    with session.lock:  # every answer changes these counts
         tally, model = session.tally, session.model
         tags = []
         for progress in model.overview():

@@ -1,4 +1,4 @@
-"""Predictions as CSV, JSON lines or Parquet, written one after the other: any number of them takes no memory."""
+"""Predictions as CSV, JSON lines or Parquet, written one by one, so any number of them needs little memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ROWS_AT_ONCE = 10_000
 
 
 def write_csv(path: Path, predictions: Iterable[Prediction]) -> None:
-    """A line an image: its tags and their scores, best first, separated by ``;``; why it could not be read, if so."""
-    # Bytes of a file name that are no UTF-8 are escaped: the file would be none either.
+    """One line per image: tags and scores, best first, separated by ``;``, and the error if it could not be read."""
+    # Bytes of a file name that are not UTF-8 are escaped, so the file stays valid UTF-8.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "tags", "scores", "error"])
@@ -29,15 +29,15 @@ def write_csv(path: Path, predictions: Iterable[Prediction]) -> None:
 
 
 def write_json_lines(path: Path, predictions: Iterable[Prediction]) -> None:
-    """An object an image: ``image``, ``tags`` (tag → score, best first) and ``error``."""
-    # A byte of a file name that is no UTF-8 is escaped as JSON does it.
+    """One object per image: ``image``, ``tags`` (tag → score, best first) and ``error``."""
+    # Bytes of a file name that are not UTF-8 are escaped as in JSON.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         for one in predictions:
             file.write(f"{json.dumps(asdict(one), ensure_ascii=False)}\n")
 
 
 def write_parquet(path: Path, predictions: Iterable[Prediction]) -> None:
-    """A row an image: ``image``, lists ``tags`` and ``scores``, best first, and ``error``."""
+    """One row per image: ``image``, lists ``tags`` and ``scores``, best first, and ``error``."""
     pa = import_pyarrow("Writing")
     lists = {"tags": pa.list_(pa.string()), "scores": pa.list_(pa.float32())}
     schema = pa.schema({"image": pa.string(), **lists, "error": pa.string()})
@@ -58,19 +58,19 @@ FORMATS: Mapping[str, Callable[[Path, Iterable[Prediction]], None]] = {
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
 }
-"""Ending of a file → what writes it."""
+"""Ending of a file → its writer."""
 
 
 def write_predictions_file(out: str | Path, predictions: Iterable[Prediction], *, overwrite: bool = False) -> Path:
     """Write predictions in one step.
 
     Raises:
-        FileError: The file is there and is not to be replaced, or no format has its ending.
+        FileError: The file exists and may not be replaced, or no format has its ending.
     """
     path = Path(out)
     if path.suffix.lower() not in FORMATS:
         raise FileError(f"{path}: predictions are written to {', '.join(FORMATS)} files.")
     if path.exists() and not overwrite:
-        raise FileError(f"{path} exists. Name another file, or pass {option('overwrite', True)}.")
+        raise FileError(f"{path} already exists. Choose another file, or pass {option('overwrite', True)}.")
     write_with(path, lambda temporary: FORMATS[path.suffix.lower()](temporary, predictions))
     return path

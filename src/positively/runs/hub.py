@@ -1,8 +1,8 @@
-"""A run on the Hugging Face hub: what of it goes there, how it is pushed, and how it comes back.
+"""A run on the Hugging Face hub: what is pushed, and how it is loaded.
 
-The root of the repository is what ``transformers`` and ``timm`` open (``transformers/`` of the run, if it has it), the
-folder ``positively`` is the run itself. No names, hashes or scores of the photos go along, no report and no path of the
-machine. What a kernel's head is made of does: features of some photos of the table, its landmarks.
+``transformers`` and ``timm`` open the root of the repository (``transformers/`` of the run, if it exists); the folder
+``positively`` is the run itself. Names, hashes and scores of images, the report and local paths are not pushed. The
+landmarks of a kernel head are: embeddings of some images of the table.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from positively.runs.folder import RunFolder
 from positively.runs.saving import load_model_config
 
 _LANDMARKS = """
-Its kernel compares a photo with features of some photos of the training table, which are among the weights.
+The kernel head compares an image with embeddings of some training images, which are part of the weights.
 """
 FOLDER = "positively"
-"""Where in a repository the run lies."""
+"""Folder of the run in a repository."""
 _SECONDS_TO_ANSWER = 10
 
 
 def write_hub_folder(folder: RunFolder, out: Path, repo_id: str | None = None) -> Path:
-    """Write what would be pushed, into a folder that is new or empty.
+    """Write what would be pushed into a new or empty folder.
 
     Args:
         folder: The run.
-        out: Where to.
+        out: The folder.
         repo_id: Name of the repository, for its card; by default that of the run.
     """
     config = load_model_config(folder)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileError(f"{out} exists. Name a new folder.")
+        raise FileError(f"{out} already exists. Choose a new folder.")
     exported = folder.path / "transformers"
     opens = (exported / "config.json").exists()
     files = {out / name: exported / name for name in ("config.json", "model.safetensors")} if opens else {}
@@ -82,9 +82,9 @@ def push_to_hub(folder: RunFolder, repo_id: str, **options: Any) -> str:
                 commit_message=options.get("commit_message") or "Push a run of positively",
                 revision=branch,
                 create_pr=options.get("create_pr"),
-                delete_patterns=["config.json", "model.safetensors", f"{FOLDER}/*"],  # of a run that was there before
+                delete_patterns=["config.json", "model.safetensors", f"{FOLDER}/*"],  # of an earlier run
             )
-        except Exception as reason:  # every version of the hub's client has an exception tree of its own
+        except Exception as reason:  # each version of the hub's client has its own exceptions
             raise RunError(
                 f"{folder.path} cannot be pushed to {repo_id!r} ({short(reason)}). Are you logged in (hf auth login)?"
             ) from reason
@@ -92,7 +92,7 @@ def push_to_hub(folder: RunFolder, repo_id: str, **options: Any) -> str:
 
 
 def find_run(name_or_path: str | Path, **options: Any) -> Path:
-    """Folder of a run: one on this machine, a folder as it would be pushed, or a repository of the hub.
+    """Find the folder of a run: a local run, the folder of a dry run, or a repository of the hub.
 
     Args:
         name_or_path: The folder, or the name of the repository.
@@ -106,12 +106,12 @@ def find_run(name_or_path: str | Path, **options: Any) -> Path:
             )
         except Exception as reason:
             raise RunError(
-                f"{str(name_or_path)!r} is no folder, and cannot be fetched from the hub ({short(reason)})."
+                f"{str(name_or_path)!r} is not a folder and cannot be downloaded from the hub ({short(reason)})."
             ) from reason
         path = Path(str(fetched))
     inside = path / FOLDER
     if not RunFolder(inside).is_finished and not RunFolder(path).is_finished:
-        raise RunError(f"{str(name_or_path)!r} holds no run of positively.")
+        raise RunError(f"{str(name_or_path)!r} does not contain a run of positively.")
     return inside if RunFolder(inside).is_finished else path
 
 
@@ -125,7 +125,7 @@ def _card(folder: RunFolder, config: dict[str, Any], repo_id: str, opens: bool) 
     import timm
     network = timm.create_model("hf-hub:{repo_id}", pretrained=True)
 
-Those two have the plain linear head."""
+Both use the linear head."""
     classes = ", ".join(f"`{name}`" for name in config["classes"])
     return f"""---
 library_name: {"transformers" if opens else FOLDER}

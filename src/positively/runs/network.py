@@ -1,4 +1,4 @@
-"""model.onnx of a run: preprocessing, backbone, head, sigmoid and thresholds in one graph, made without torch."""
+"""model.onnx of a run: preprocessing, backbone, head, sigmoid and thresholds in one graph, built without torch."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def build_model(
 
     Args:
         embedder: The backbone.
-        classifier: What was fitted on its embeddings.
-        thresholds: Probability from which a tag is given; infinite for a class that never is.
+        classifier: The classifier that was fitted on its embeddings.
+        thresholds: Thresholds of the probabilities; infinite for a class that is never given.
         classes: Names of the classes.
-        head: What the classifier is called.
+        head: Name of the classifier.
     """
     preprocessing = embedder.preprocessing
     model, builder = embedding_graph(embedder.path, preprocessing, embedder.pooling, embedder.window)
@@ -57,14 +57,14 @@ def with_scores(
 
     Args:
         model: What :func:`build_model` gave; it is not changed.
-        classifier: What leads from the embedding to the logits; None leaves the model's own.
-        thresholds: Probability from which a tag is given.
-        head: What the classifier is called.
+        classifier: Replaces the classifier from embedding to logits; None keeps the model's own.
+        thresholds: Thresholds of the probabilities.
+        head: Name of the classifier.
     """
     nodes = list(model.graph.node)
     last = EMBEDDING if classifier is not None else LOGITS
     end = next(number for number, node in enumerate(nodes) if last in node.output)
-    if classifier is None:  # in a graph that torch made, the embedding may come after the logits
+    if classifier is None:  # in a graph from torch, the embedding may come after the logits
         end = max(end, next(number for number, node in enumerate(nodes) if EMBEDDING in node.output))
         nodes = [node for node in nodes[: end + 1] if not {SCORES, TAGS} & set(node.output)]
     else:
@@ -81,12 +81,12 @@ def with_scores(
 
 
 def normalized_model(model: Any, preprocessing: Preprocessing, outputs: Mapping[str, str]) -> Any:
-    """A run's model that takes images which are normalised already, with outputs under other names.
+    """A run's model for images that are already normalized, with renamed outputs.
 
     Args:
-        model: What :func:`build_model` gave.
-        preprocessing: How the images are normalised.
-        outputs: Name of an output → its new name; the mean features alone stand for an embedding with parts.
+        model: A model from :func:`build_model`.
+        preprocessing: How the images are normalized.
+        outputs: Name of an output → its new name; of an embedding with parts, only the mean embedding is kept.
     """
     builder = GraphBuilder()
     std = builder.constant("input_std", np.reshape(preprocessing.std, (3, 1, 1)))
@@ -113,7 +113,7 @@ def normalized_model(model: Any, preprocessing: Preprocessing, outputs: Mapping[
 
 
 def is_any_size(model: Any) -> bool:
-    """Whether a model takes images of several sizes: then no number stands for its height."""
+    """Whether a model takes images of any size: then its height is not a number."""
     return not model.graph.input[0].type.tensor_type.shape.dim[2].dim_value
 
 
@@ -130,7 +130,7 @@ def describe(
     backbone: str,
     head: str,
 ) -> dict[str, str]:
-    """What a program has to know of a file beside its inputs and outputs."""
+    """Metadata of the model: what a program needs besides inputs and outputs."""
     told: Mapping[str, Any] = {
         "positively": positively.__version__,
         "classes": list(classes),
@@ -157,9 +157,9 @@ def _rank(model: Any, name: str) -> int:
 def append_classifier(
     builder: GraphBuilder, classifier: KernelClassifier | LinearClassifier, *, has_parts: bool
 ) -> None:
-    """Append what leads from ``embedding`` to ``logits``.
+    """Append the classifier from ``embedding`` to ``logits``.
 
-    Reductions are written as operators whose form is the same in all operator sets, since a backbone brings its own.
+    Reductions use operators that have the same form in all operator sets, because the backbone sets the version.
     """
     if isinstance(classifier, LinearClassifier):
         whole = _first_part(builder, EMBEDDING) if has_parts else EMBEDDING
@@ -195,7 +195,7 @@ def append_classifier(
 
 
 def append_scores(builder: GraphBuilder, thresholds: npt.NDArray[np.float64]) -> None:
-    """Append what leads from ``logits`` to ``scores`` and ``tags``."""
+    """Append ``scores`` and ``tags`` after ``logits``."""
     builder.add("Sigmoid", [LOGITS], SCORES)
     builder.add("GreaterOrEqual", [SCORES, builder.constant(THRESHOLDS, thresholds)], TAGS)
 
@@ -213,7 +213,7 @@ def _linear(
 
 
 def _first_part(builder: GraphBuilder, name: str) -> str:
-    """Of B×(1+P)×… what belongs to the whole image."""
+    """The part of B×(1+P)×… that belongs to the whole image."""
     return builder.add("Gather", [name, builder.constant(f"{name}_first", 0, np.int64)], f"{name}_whole", axis=1)
 
 

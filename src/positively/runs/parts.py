@@ -1,4 +1,4 @@
-"""The folder in which the parts of one file are made, by all the processes that share the work."""
+"""The folder for the parts of one file, shared by all processes that work on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = re.compile(r"(worker-)?[0-9a-f]{32}\.(jsonl|lock)|job\.(json|lock)")
 
 
 class PartsFolder:
-    """``FILE.parts`` beside the file: the parts, what they belong to, and who is at work."""
+    """``FILE.parts`` next to the file: the parts, the job they belong to, and the working processes."""
 
     def __init__(self, out: Path) -> None:
         self.path = out.with_name(f"{out.name}.parts")
@@ -32,19 +32,19 @@ class PartsFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder while it is begun or put together: one process at a time."""
+        """Lock the folder while the job starts or the parts are joined."""
         with ExitStack() as lock:
             try:
                 lock.enter_context(held(self._job_lock, FOREVER))
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise FileError(
-                    f"{self.path} cannot be made: {reason}. Pass another file with {option('out')}."
+                    f"{self.path} cannot be created: {reason}. Choose another file with {option('out')}."
                 ) from error
             yield
 
     def read_job(self) -> dict[str, str] | None:
-        """What the parts belong to; None where there are none, or all of them are put together."""
+        """The job of the parts; None if there is none, or if it is finished."""
         try:
             job = json.loads(retrying(lambda: self._job.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -54,16 +54,16 @@ class PartsFolder:
         return job if isinstance(job, dict) else {}
 
     def write_job(self, job: dict[str, str]) -> None:
-        """Say what the parts belong to."""
+        """Write the job of the parts."""
         write_text(self._job, json.dumps(job))
 
     def present(self) -> AbstractContextManager[object]:
-        """Show other processes that this one is at work here, from now until the context ends."""
+        """Mark this process as working until the context ends."""
         self._presence.enter_context(held(self._worker))
         return self._presence
 
     def is_busy(self) -> bool:
-        """Whether another process is at work here."""
+        """Whether another process is working here."""
         for path in self._files():
             if path.name.startswith("worker-") and path != self._worker:
                 with held(path) as is_free:
@@ -76,14 +76,14 @@ class PartsFolder:
         return held(part.with_suffix(".lock"))
 
     def clear(self) -> None:
-        """Remove our files, what they belong to first; the last process at work removes the folder. Call it locked."""
+        """Remove our files, the job first; the last working process removes the folder. Call it while locked."""
         retrying(lambda: self._job.unlink(missing_ok=True))
         self._presence.close()
         for path in filter(is_part, self._files()):
             if path.suffix == ".lock" and path != self._job_lock:
                 remove_lock(path)
             else:
-                with suppress(OSError):  # Windows removes no file that is open
+                with suppress(OSError):  # Windows cannot remove an open file
                     path.unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()

@@ -1,9 +1,8 @@
-"""Predictions of any number of pictures into one file, by any number of processes, each picture exactly once.
+"""Predictions of any number of images into one file, by any number of processes, each image exactly once.
 
-The pictures are cut into parts of a few hundred. A part is one small file beside the result, written whole; whoever
-holds the lock of a part that is not there yet computes it, so that any number of processes share the work without
-knowing of one another, and what a process was at when it was killed is taken by the next. Who finds all parts there
-puts them together.
+The images are split into parts of a few hundred. A part is a small file next to the result, written atomically. A
+process that holds the lock of a missing part computes it, so processes share the work without communicating, and the
+part of a killed process is computed by another one. The process that finds all parts complete joins them.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _JUST_NOW_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the pictures."""
+    """The result of writing predictions."""
 
     path: Path
     images: int
     broken: dict[str, str]
-    """Name of each picture that could not be read → why; empty in a process that did not put the parts together."""
+    """Name of each image that could not be read → why; empty in a process that did not join the parts."""
     is_ours: bool
-    """Whether this process put the parts together."""
+    """Whether this process joined the parts."""
 
 
 def write_predictions(
@@ -52,22 +51,22 @@ def write_predictions(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Written:
-    """Write the tags of picture files to a file, and go on where an earlier call was stopped.
+    """Write the tags of image files to a file; an interrupted call continues where it stopped.
 
-    The same call in another process, at the same time, takes part in the work. A picture that cannot be read has an
-    error in place of tags.
+    The same call in other processes at the same time shares the work. An image that cannot be read gets an error
+    instead of tags.
 
     Args:
         run: The run.
         pictures: Files to tag.
-        out: The file; its ending says the format: .csv, .jsonl or .parquet.
-        top: This many best tags, whatever the cuts say.
-        overwrite: Replace the file if it is there.
-        progress: Called with how many more pictures are done, by this process or another.
+        out: The file; .csv, .jsonl or .parquet.
+        top: This many best tags, regardless of thresholds.
+        overwrite: Replace an existing file.
+        progress: Called with the number of newly finished images, of any process.
 
     Raises:
-        FileError: If the file is there.
-        RunError: If it was begun with another run or other options, or is being written of other pictures.
+        FileError: If the file exists.
+        RunError: If the file was started with another run, other options or other images.
     """
     job, waits = Job(run, pictures, Path(out), top), False
     presence = job.begin(overwrite) if process_count() == 1 or is_first_process() else job.join()
@@ -78,34 +77,34 @@ def write_predictions(
             if job.take_one(progress or (lambda more: None)):
                 continue
             if not waits:
-                logger.info("Waiting for other processes, which have the rest.")
+                logger.info("Waiting for other processes to finish their parts.")
             waits = True
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return job.finish()
 
 
 class Job:
-    """Pictures on their way into one file."""
+    """The work of writing one file."""
 
     def __init__(self, run: Run, pictures: Sequence[Picture], out: Path, top: int | None) -> None:
         if out.suffix not in FORMATS:
-            raise ConfigError(f"{option('out', str(out))}: the ending says the format, {' or '.join(FORMATS)}.")
+            raise ConfigError(f"{option('out', str(out))}: the file must end in {' or '.join(FORMATS)}.")
         if out.is_dir():
             raise FileError(f"{out} is a folder. Name a file with {option('out', 'FILE')}.")
         self.out, self.folder = out, PartsFolder(out)
         self._tagger = Tagger(run, top)
         self._pictures = [pictures[i : i + _PART_IMAGES] for i in range(0, len(pictures), _PART_IMAGES)]
-        self._open = dict.fromkeys(range(len(self._pictures)))  # in order, and quick to take one out of
+        self._open = dict.fromkeys(range(len(self._pictures)))  # ordered, with fast removal
 
     @cached_property
     def _run(self) -> str:
-        """What predictions depend on beside the pictures: the run, and how it is used."""
+        """Digest of everything but the images that predictions depend on: the run and its options."""
         run = self._tagger.run
         return _digest(run.model_config, run.head, run.thresholds.tolist(), run.runtime, self._tagger.top)
 
     @cached_property
     def parts(self) -> list[Path]:
-        """The file of every part, named after what is in it: parts before a photo that is added later stay."""
+        """The file of every part, named after its images, so finished parts stay valid if images are added."""
         return [self.folder.part(_digest(self._run, [_stamp(one) for one in part])) for part in self._pictures]
 
     @cached_property
@@ -113,35 +112,35 @@ class Job:
         return {"run": self._run, "pictures": _digest([part.name for part in self.parts])}
 
     def begin(self, overwrite: bool) -> AbstractContextManager[object]:
-        """Make the folder of the parts ready, or take the one that is there; the context says who is at work."""
+        """Create the folder of the parts or reuse it; the context marks this process as working."""
         refuse_foreign(self.folder.path, is_part, "DIR")
         with self.folder.locked():
             begun = self.folder.read_job()
             if self.out.exists() and not overwrite:
                 if begun in (None, self._identity) and not self.folder.is_busy():
-                    self.folder.clear()  # a kill came just after the file was written
+                    self.folder.clear()  # the process was killed after the file was written
                 raise FileError(
-                    f"{self.out} is there already. Pass {option('overwrite', True)}, or another file with "
+                    f"{self.out} already exists. Pass {option('overwrite', True)}, or choose another file with "
                     f"{option('out')}."
                 )
             if begun not in (None, self._identity) and self.folder.is_busy():
                 raise RunError(
-                    f"Another process is writing {self.out}, of other pictures or by other options. Wait for it, or "
-                    f"pass another file with {option('out')}."
+                    f"Another process is writing {self.out} for other images or with other options. Wait for it, or "
+                    f"choose another file with {option('out')}."
                 )
             if begun is not None and begun.get("run") != self._run and not overwrite:
                 raise RunError(
-                    f"{self.out} was begun with another run or other options. Go on with those, or pass "
-                    f"{option('overwrite', True)} to begin anew."
+                    f"{self.out} was started with another run or other options. Continue with those, or pass "
+                    f"{option('overwrite', True)} to start again."
                 )
             if begun != self._identity:
                 self.folder.write_job(self._identity)
             return self.folder.present()
 
     def join(self) -> AbstractContextManager[object] | None:
-        """Wait until the first of several processes that were started together has begun; None if all is done already.
+        """Wait for the first of several processes that were started together; None if the work is already done.
 
-        A file that came to be within the last minute is theirs: none of them can have been quicker than that.
+        A file written within the last minute was written by these processes.
         """
         while True:
             if self.folder.read_job() == self._identity:
@@ -151,22 +150,24 @@ class Job:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def is_over(self) -> bool:
-        """Whether every part is there, or all of it was put together by another process."""
+        """Whether all parts are done, or another process has joined them."""
         return not self._open or self._is_finished()
 
     def _is_finished(self) -> bool:
-        """Whether another process has put the parts together."""
+        """Whether another process has joined the parts."""
         begun = self.folder.read_job()
         if begun == self._identity:
             return False
         if begun is not None:
-            raise RunError(f"Another process has taken over {self.out}, for other pictures or with other options.")
+            raise RunError(f"Another process is now writing {self.out} for other images or with other options.")
         if not self.out.exists():
-            raise FileError(f"{self.folder.path} was removed while {self.out} was being made. Start it again.")
+            raise FileError(
+                f"{self.folder.path} was removed while {self.out} was being written. Run the command again."
+            )
         return True
 
     def take_one(self, progress: Callable[[int], None]) -> bool:
-        """Compute the first part that is nobody's; whether there was one, or others have finished some meanwhile."""
+        """Compute the first unclaimed part; whether this or another process has finished a part."""
         is_news = False
         for number in list(self._open):
             is_computed = False
@@ -183,7 +184,7 @@ class Job:
         return is_news
 
     def _compute(self, number: int) -> bool:
-        """Compute a part that this process has claimed, unless it came to be before that."""
+        """Compute a claimed part, unless another process has finished it before."""
         part = self.parts[number]
         if part.exists() or self._is_finished():
             return False
@@ -192,7 +193,7 @@ class Job:
         return True
 
     def finish(self) -> Written:
-        """Put the parts together, unless another process has; then they go."""
+        """Join the parts, unless another process has, and remove them."""
         broken: dict[str, str] = {}
         with self.folder.locked():
             is_ours = not self._is_finished()
@@ -203,7 +204,7 @@ class Job:
         return Written(self.out, sum(map(len, self._pictures)), broken, is_ours)
 
     def _predictions(self, broken: dict[str, str]) -> Iterator[Prediction]:
-        """All predictions in order; what could not be read is noted on the way."""
+        """All predictions in order; errors are collected in ``broken``."""
         for part in self.parts:
             with part.open(encoding="utf-8") as file:
                 for line in file:
@@ -214,7 +215,7 @@ class Job:
 
 
 def _stamp(picture: Picture) -> tuple[str, str, int, int]:
-    """What a picture is known by: a file that was replaced is another one."""
+    """Identity of an image; a replaced file is a different image."""
     path = str(picture.source)
     try:
         status = Path(path).stat()

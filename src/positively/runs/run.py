@@ -1,4 +1,4 @@
-"""A trained run → scores and tags of images."""
+"""A trained run: scores and tags of images."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ class Run:
         min_precision: float | None = None,
         runtime: Runtime = "auto",
     ) -> None:
-        """Name a run.
+        """Open a run.
 
         Args:
             path: The run folder.
-            backbone: The torch module it was trained with, if that came from Python.
-            device: Where torch computes; by default a GPU if there is one.
-            head: 'linear' takes the linear classifier that was fitted beside the kernel's; by default the run's own.
-            min_precision: Give tags only where this share of them is expected to be right, in place of the run's own
-                thresholds.
-            runtime: What runs a network: 'onnx' (ONNX Runtime), 'torch', or 'auto': torch where a GPU is, else the
-                run's ONNX file.
+            backbone: The torch module it was trained with, if it was trained on one.
+            device: Device for torch; by default a GPU if there is one.
+            head: 'linear' uses the linear classifier that was fitted with the kernel; default: the run's own head.
+            min_precision: Use thresholds at which this share of the tags is expected to be right, in place of the run's
+                own thresholds.
+            runtime: What runs a network: 'onnx' (ONNX Runtime), 'torch', or 'auto': torch if there is a GPU, else
+                the run's ONNX file.
         """
         if min_precision is not None and not 0 < min_precision <= 1:
             raise ConfigError(f"{option('min_precision', min_precision)}: must be above 0 and at most 1.")
@@ -91,16 +91,16 @@ class Run:
         force_download: bool = False,
         **options: Any,
     ) -> Run:
-        """A run of the Hugging Face hub, or of a folder.
+        """Open a run from the Hugging Face hub, or from a folder.
 
         Args:
-            pretrained_model_name_or_path: Repository, such as ``me/tagger``; a run folder; or what a dry run wrote.
+            pretrained_model_name_or_path: Repository, such as ``me/tagger``; a run folder; or the folder of a dry run.
             revision: Branch, tag or commit.
-            token: Of a private repository; by default the one you are logged in with.
-            cache_dir: Where the hub's client stores it.
-            local_files_only: Take what is stored, and do not ask the hub.
-            force_download: Fetch it again.
-            **options: As :class:`Run` itself takes them.
+            token: Token for a private repository; by default that of your login.
+            cache_dir: Cache folder of the hub's client.
+            local_files_only: Use only the cache.
+            force_download: Download it again.
+            **options: Options of :class:`Run`.
         """
         from positively.runs.hub import find_run
 
@@ -119,18 +119,18 @@ class Run:
         commit_message: str | None = None,
         dry_run: str | Path | None = None,
     ) -> str:
-        """Push the run to the Hugging Face hub, without names, hashes and scores of photos and without its report.
+        """Push the run to the Hugging Face hub, without names, hashes and scores of images and without its report.
 
-        A kernel's head is made of features of some photos of the table: whoever has such a photo can tell.
+        A kernel head contains embeddings of some images of the table: someone who has such an image can recognize it.
 
         Args:
-            repo_id: Repository, such as ``me/tagger``; it is made if it is not there.
-            private: Whether a new repository is private; default: as your account says.
-            token: By default the one you are logged in with.
-            branch: Where to; default: the main one.
-            create_pr: Whether to propose it in place of pushing it.
-            commit_message: What to say of it.
-            dry_run: Write what would be pushed to this new folder, and push nothing.
+            repo_id: Repository, such as ``me/tagger``; it is created if needed.
+            private: Whether a new repository is private; default: the setting of your account.
+            token: By default that of your login.
+            branch: Branch to push to; default: the main branch.
+            create_pr: Whether to open a pull request instead.
+            commit_message: Message of the commit.
+            dry_run: Write to this new folder what would be pushed, and push nothing.
 
         Returns:
             Address of the commit, or the folder of a dry run.
@@ -138,7 +138,7 @@ class Run:
         from positively.runs.hub import push_to_hub, write_hub_folder
 
         if isinstance(dry_run, bool):
-            raise ConfigError(f"{option('dry_run')} takes the folder into which it is written, not {dry_run}.")
+            raise ConfigError(f"{option('dry_run')} takes a folder to write to, not {dry_run}.")
         if dry_run is not None:
             return str(write_hub_folder(self.folder, Path(dry_run), repo_id))
         told = {"private": private, "token": token, "branch": branch, "create_pr": create_pr}
@@ -167,19 +167,19 @@ class Run:
 
     @property
     def classes(self) -> list[str]:
-        """Names of the classes, in the model's order."""
+        """Names of the classes, in the order of the model."""
         classes: list[str] = self.model_config["classes"]
         return classes
 
     @cached_property
     def thresholds(self) -> npt.NDArray[np.float64]:
-        """Score from which on a class is predicted; infinite for a class that never is."""
+        """Threshold of the score of each class; infinite for a class that is never given."""
         if self.min_precision is None and self.head == self.model_config["head"]:
             return self.folder.read_thresholds(self.classes)
         thresholds = self.folder.read_calibration(self.head).thresholds(self.min_precision)
         if self.min_precision is not None and not np.isfinite(thresholds).any():
             raise RunError(
-                f"No class of {self.path} is expected to be right in {100 * self.min_precision:g} % of its tags. Pass "
+                f"No class of {self.path} reaches an expected precision of {100 * self.min_precision:g} %. Pass "
                 f"a lower {option('min_precision')}."
             )
         return thresholds
@@ -189,36 +189,36 @@ class Run:
         """The head that gives the scores."""
         own = str(self.model_config["head"])
         if self._head not in (None, own) and (self._head, own) != ("linear", "kernel"):
-            beside = ", and 'linear' beside it" if own == "kernel" else ""
-            raise RunError(f"{self.path} has head '{own}'{beside}, and no '{self._head}'.")
+            beside = " and 'linear'" if own == "kernel" else ""
+            raise RunError(f"{self.path} has head '{own}'{beside}, but not '{self._head}'.")
         return self._head or own
 
     @property
     def is_probe(self) -> bool:
-        """Whether it is a probe on a frozen backbone, all of it arrays and one ONNX file."""
+        """Whether it is a probe on a frozen backbone."""
         return bool(self.model_config.get("kind") == "probe")
 
     @property
     def image_size(self) -> int:
-        """Pixels a side that the network sees."""
+        """Side of the network's input in pixels."""
         return int(self.model_config["image_size"])
 
     @property
     def transform(self) -> ImageTransform:
-        """How images become the network's pixels."""
+        """Transform from images to the network's input."""
         return ImageTransform(self.image_size, self.model_config["interpolation"])
 
     @cached_property
     def classifier(self) -> KernelClassifier | LinearClassifier:
-        """Embeddings → logits, of a probe."""
+        """The classifier of a probe: embeddings → logits."""
         return load_classifier(self.folder, self.head)
 
     @cached_property
     def embedder(self) -> Embedder:
-        """Images → embeddings, of a probe: by the run's own ONNX file, or the module it was trained with.
+        """The embedder of a probe: its own ONNX file, the given module, or a registered embedder.
 
         Raises:
-            RunError: If it was fitted to embeddings from a file, or its module is not given.
+            RunError: If the run was trained on embeddings from a file, or needs a module that is not given.
         """
         config, has_network = self.model_config, self.folder.network.exists()
         if self.backbone is not None and (self.runtime == "torch" or not has_network):
@@ -236,7 +236,7 @@ class Run:
             return made
         if config["backbone"] == "embeddings":
             raise RunError(
-                f"{self.path} was trained on embeddings from a file and has no network to look at images with. Pass "
+                f"{self.path} was trained on embeddings from a file and has no network for images. Pass "
                 f"embeddings of the same kind with {option('embeddings', 'FILE')}."
             )
         raise RunError(
@@ -269,12 +269,12 @@ class Run:
         embeddings: Embeddings | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Scores:
-        """Scores N×C of a table's images, in the model's order of classes.
+        """Scores N×C of a table's images, in the order of the model's classes.
 
         Args:
             table: The images.
-            embeddings: Of the table's images, for a run that was trained on such.
-            progress: Called with how many more images are done.
+            embeddings: Embeddings of the table's images, for a run that was trained on embeddings.
+            progress: Called with the number of newly finished images.
         """
         if embeddings is not None:
             return self.scores_of_embeddings(embeddings)
@@ -290,7 +290,7 @@ class Run:
         return result
 
     def scores_of_embeddings(self, embeddings: Embeddings) -> Scores:
-        """Scores N×C of embeddings, if they are of the kind that the run was fitted to."""
+        """Scores N×C of embeddings of the kind that the run was trained on."""
         return sigmoid(self.classifier.logits(self._checked(embeddings).X))
 
     def predict_embeddings(
@@ -299,17 +299,17 @@ class Run:
         """As :meth:`predict`, for embeddings in place of images.
 
         Args:
-            embeddings: One row an item.
-            names: What the items are called.
-            top: This many best tags, whatever the thresholds say.
+            embeddings: One row per item.
+            names: Names of the items.
+            top: This many best tags, regardless of thresholds.
         """
         tagger = Tagger(self, top)
         return [tagger.tags(*row) for row in zip(names, self.scores_of_embeddings(embeddings), strict=True)]
 
     def _checked(self, embeddings: Embeddings) -> Embeddings:
-        """Embeddings if they are what the run was fitted to."""
+        """Check that embeddings match those the run was trained on."""
         if not self.is_probe:
-            raise RunError(f"{self.path} is a network that looks at images itself, and takes no embeddings.")
+            raise RunError(f"{self.path} is a fine-tuned network, which takes images and not embeddings.")
         width, key = self.model_config["width"], self.model_config["embedding_key"]
         if embeddings.width != width:
             raise RunError(
@@ -333,8 +333,8 @@ class Run:
 
         Args:
             table: Images with their labels. Classes that the run does not know are ignored, with a warning.
-            embeddings: Of these images, for a run that was trained on such.
-            progress: Called with how many more images are done.
+            embeddings: Embeddings of these images, for a run that was trained on embeddings.
+            progress: Called with the number of newly finished images.
         """
         counts = dict(zip(table.classes, table.counts(POSITIVE).tolist(), strict=True))
         ignored = [f"'{name}' ({plural(counts[name], 'image')})" for name in counts if name not in set(self.classes)]
@@ -345,41 +345,43 @@ class Run:
         table = table.with_classes(self.classes)
         if not table.has_negatives:
             raise MetricError(
-                f"{table.source} only lists tags; if they are complete, pass {option('blank', 'negative')}."
+                f"{table.source} only lists tags. If they are complete, pass {option('blank', 'negative')}."
             )
         self._refuse_overlap(table)
         scores = self.scores(table, embeddings=embeddings, progress=progress)
         return evaluate(scores, table.states(), self.classes, self.thresholds)
 
     def _refuse_overlap(self, table: LabelTable) -> None:
-        if not self.folder.holds_run:  # it came from the hub, where nothing tells of the photos
-            logger.warning(f"{self.path} does not say which images it learned from: make sure that these are others.")
+        if not self.folder.holds_run:  # it came from the hub, without the names of its images
+            logger.warning(
+                f"{self.path} does not list its training images. Make sure that the test images are different."
+            )
             return
         refuse_learned(table, self.folder.read_images())
 
     def predict(
         self, images: ImageSource | Sequence[ImageSource], *, top: int | None = None, skip_broken: bool = False
     ) -> list[Prediction]:
-        """Tags of images (or of one), best first: where scores reach thresholds, or the ``top`` best learned ones.
+        """Tags of images, best first: those that reach their threshold, or the ``top`` best.
 
         Args:
             images: Paths, encoded files as bytes, PIL images or arrays of pixels H×W×3; a mixture of them, one alone,
                 or one array N×H×W×3.
-            top: This many best tags, whatever the thresholds say.
-            skip_broken: Return what cannot be read as a prediction with an ``error`` and no tag, in place of raising.
+            top: This many best tags, regardless of thresholds.
+            skip_broken: Return a prediction with an ``error`` for an image that cannot be read, instead of raising.
         """
         return list(self.stream(images, top=top, skip_broken=skip_broken))
 
     def stream(
         self, images: ImageSource | Iterable[ImageSource], *, top: int | None = None, skip_broken: bool = False
     ) -> Iterator[Prediction]:
-        """As :meth:`predict`, one after the other, for any number of images."""
-        load_model_config(self.folder)  # a run that cannot be used is said before any image is looked at
+        """As :meth:`predict`, but one prediction at a time, for any number of images."""
+        load_model_config(self.folder)  # check the run before reading any image
         several: Any = [images] if _is_one(images) else images
         tagger = Tagger(self, top)
         for prediction in tagger(named(several)):
             if prediction.error and not skip_broken:
-                mend = f"Mend it, or pass {option('skip_broken', True)}."
+                mend = f"Repair it, or pass {option('skip_broken', True)}."
                 raise ImageError(f"{prediction.image}: {prediction.error}. {mend}")
             yield prediction
 
@@ -392,7 +394,7 @@ def _load_row(table: LabelTable, size: int, row: int) -> Image.Image:
 
 
 def _counting(progress: Callable[[int], None] | None) -> Callable[[int, int], None] | None:
-    """What is called with how many are done, for what is called with how many more are."""
+    """A callback that takes the total done, for one that takes the number newly done."""
     if progress is None:
         return None
     counted = 0
@@ -406,8 +408,8 @@ def _counting(progress: Callable[[int], None] | None) -> Callable[[int, int], No
 
 
 def _is_one(images: object) -> bool:
-    """Whether this is a single image, not several."""
+    """Whether this is a single image."""
     if isinstance(images, np.ndarray):
-        return images.ndim < 4 and images.dtype.kind not in "OSU"  # an array of paths is several
+        return images.ndim < 4 and images.dtype.kind not in "OSU"  # an array of paths is several images
     is_source = isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)
     return is_source or hasattr(images, "read") or not isinstance(images, Iterable)
