@@ -54,9 +54,9 @@ class MethodOptions:
     """Method."""
 
     method: Name = "auto"
-    """Training method: auto, pu-mlc, or any of 30 others. 'auto' is closed-form where the backbone is frozen, distill
-    where a pretrained network learns, and pu-mlc where a network starts from random weights. closed-form fits the
-    probe; distill trains the network on the probe's probabilities. These learn from positives alone: pu-mlc (the
+    """Training method: auto, pu-mlc, or one of over 30 others. 'auto' is closed-form where the backbone is frozen,
+    distill where a pretrained network learns, and pu-mlc where a network starts from random weights. closed-form fits
+    the probe; distill trains the network on the probe's probabilities. These learn from positives alone: pu-mlc (the
     paper's), vpu, upu, nnpu, assume-negative, an-ls, asl-an, focal-an, hill, splc, gr, two-way, em, em-apl, epr, role,
     ll-r, ll-ct, ll-cp, prototype. These use known negatives: bce, partial-bce, asl, focal, cl, imcl, ml-gcn, ssgrl,
     cadm, cop, sst, sarb, dual-coop. `positively check --method NAME` describes one."""

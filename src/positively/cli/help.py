@@ -19,7 +19,7 @@ def format_help(parser: Parser, everything: bool = False) -> str:
     lines = [
         f"usage: {' '.join([parser.prog, parser.usage, '[options]'])}".replace("  ", " "),
         "",
-        *textwrap.wrap(parser.description, width),
+        *textwrap.wrap(parser.description, width, break_on_hyphens=False),
         "",
     ]
     lines += [f"  {example}" for example in parser.examples] + [""] * bool(parser.examples)
@@ -85,7 +85,7 @@ def _first_sentence(text: str) -> str:
 
 def _row(left: str, text: str, width: int) -> list[str]:
     """Two columns; a long left one has a line of its own."""
-    wrapped = textwrap.wrap(text, width - _COLUMN - 2) or [""]
+    wrapped = textwrap.wrap(text, width - _COLUMN - 2, break_on_hyphens=False) or [""]
     first = [f"{left:<{_COLUMN}}  {wrapped.pop(0)}"] if len(left) <= _COLUMN else [left]
     return [line.rstrip() for line in first] + [" " * (_COLUMN + 2) + line for line in wrapped]
 

@@ -18,7 +18,7 @@ def parser() -> Parser:
         "which takes seconds once the embeddings of the images are stored.",
         examples=[
             "positively train tags.csv --images photos/",
-            "positively train tags.csv --images photos/ --method pu-mlc --depth finetune --lgconv",
+            "positively train tags.csv --method pu-mlc --depth finetune --lgconv",
         ],
         common=[
             *("images", "out", "method", "depth", "backbone", "lgconv", "epochs", "method_options", "blank"),
