@@ -47,9 +47,10 @@ def _library(out: Path, backbone: str) -> int:
     began = time.perf_counter()
     find_embedder(backbone)  # without weights, say so before anything is drawn
     from positively.demo import NEW_PHOTOS, PHOTOS, compare, make_library
+    from positively.logs import counted_progress
     from positively.workspace import Workspace
 
-    print(f"Drawing {PHOTOS:,} photos with incomplete tags, and {NEW_PHOTOS:,} to test with: {out}/", flush=True)
+    print(f"{PHOTOS:,} photos with incomplete tags, and {NEW_PHOTOS:,} to test with: {out}/", flush=True)
     library = make_library(out, PHOTOS, NEW_PHOTOS)
     place, photos = Workspace.of(library.photos), str(library.photos)
     network = [] if backbone == "auto" else ["--backbone", backbone]
@@ -60,7 +61,9 @@ def _library(out: Path, backbone: str) -> int:
     run = _finished_runs(place.runs)[0]
     _step((run / "evaluation.json").exists(), "evaluate", str(run), str(library.new), "--blank", "negative")
     _step(False, "report", str(run))
-    _show(compare(library, listed, run, backbone))
+    with counted_progress("Comparing with the truth"):
+        found = compare(library, listed, run, backbone)
+    _show(found)
     print(
         f"\nPhotos: {photos}. Every tag: {library.truth}. Report: {run / 'report.html'}.\n"
         f"{time.perf_counter() - began:.0f} seconds.\n\n"

@@ -11,6 +11,7 @@ import numpy as np
 
 from positively.demo.drawing import THINGS, Light, Place, draw_postcard
 from positively.files import write_text
+from positively.logs import Progress, counted_progress
 
 PHOTOS, NEW_PHOTOS = 1000, 300
 TAGS = ("sea", "snow", "night", *(name for name in THINGS if name not in ("bush", "rock")))
@@ -79,8 +80,10 @@ def make_library(folder: Path, photos: int = PHOTOS, new_photos: int = NEW_PHOTO
     library = Library(folder)
     if library.photos.exists():  # written last
         return library
-    known, complete = _draw(folder, "photos", photos, np.random.default_rng([seed, 0]))
-    _write(library.new, _draw(folder, "new-photos", new_photos, np.random.default_rng([seed, 1]))[1])
+    with counted_progress("Drawing photos", photos + new_photos) as progress:
+        known, complete = _draw(folder, "photos", photos, np.random.default_rng([seed, 0]), progress)
+        _, new = _draw(folder, "new-photos", new_photos, np.random.default_rng([seed, 1]), progress)
+    _write(library.new, new)
     _write(library.truth, complete)
     _write(library.photos, known)
     return library
@@ -89,7 +92,7 @@ def make_library(folder: Path, photos: int = PHOTOS, new_photos: int = NEW_PHOTO
 Rows = list[tuple[str, list[str]]]
 
 
-def _draw(folder: Path, part: str, count: int, random: np.random.Generator) -> tuple[Rows, Rows]:
+def _draw(folder: Path, part: str, count: int, random: np.random.Generator, progress: Progress) -> tuple[Rows, Rows]:
     """Draw photos, album by album; returns their known tags and all of them."""
     (folder / part).mkdir(parents=True, exist_ok=True)
     known: Rows = []
@@ -107,6 +110,7 @@ def _draw(folder: Path, part: str, count: int, random: np.random.Generator) -> t
             tags = [tag for tag in TAGS if shown.get(tag, tag in things)]
             complete.append((name, tags))
             known.append((name, [tag for tag in tags if random.random() < care * _chance(tag, sizes)]))
+            progress.advance()
     return known, complete
 
 
