@@ -80,8 +80,9 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     """Legend above the axes, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        columns = 3 if max(map(len, labels)) < 24 else 2 if figure.get_figwidth() > 6 else 1
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), frameon=False)
+        widest = 0.5 + 0.075 * max(map(len, labels))  # inches of a key and its label
+        columns = max(1, min(3, len(labels), int(figure.get_figwidth() / widest)))
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, frameon=False)
 
 
 def plain_name(name: str) -> str:

@@ -199,7 +199,7 @@ class ReviewModel:
         text = text if right >= _WORTH_ASKING * len(asked) else f"This is a good moment to stop. {text}"
         if found is None:
             left = sum(column.progress.missing for column in learned.values())
-            return f"{text}; about {left:,.0f} tags are still missing by the model; random checks give an estimate."
+            return f"{text}. The model expects about {left:,.0f} missing tags; random checks give a better estimate."
         return f"{text}; about {found.missing:,.0f} tags ({found.low:,.0f}–{found.high:,.0f}) are still missing."
 
     def caution(self) -> str | None:
