@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from positively.embedding import Embedder, Embeddings, OnnxEmbedder, embed
 from positively.errors import ConfigError, ImageError, MetricError, RunError, and_more, option, plural
-from positively.images.decode import ImageSource, load_image
+from positively.images.decode import ImageSource
 from positively.images.reading import read_ahead
 from positively.images.transforms import ImageTransform
 from positively.labels import POSITIVE, LabelTable
@@ -35,7 +34,7 @@ from positively.runs.predictor import (
     preprocessing_of_run,
 )
 from positively.runs.saving import load_classifier, load_model_config
-from positively.runs.tagging import Prediction, Tagger, named
+from positively.runs.tagging import Prediction, Tagger, is_one, load_row, named
 from positively.tables.overlap import refuse_learned
 
 Scores = npt.NDArray[np.float64]
@@ -281,7 +280,7 @@ class Run:
         if self.is_probe:
             X = embed(table, self.embedder, progress=_counting(progress)).X
             return sigmoid(self.classifier.logits(X))
-        images = read_ahead(partial(_load_row, table, self.image_size), range(len(table)))
+        images = read_ahead(partial(load_row, table, self.image_size), range(len(table)))
         result = np.empty((len(table), len(self.classes)))
         for row, scores in enumerate(self.predictor(images)):
             result[row] = scores
@@ -377,20 +376,13 @@ class Run:
     ) -> Iterator[Prediction]:
         """As :meth:`predict`, but one prediction at a time, for any number of images."""
         load_model_config(self.folder)  # check the run before reading any image
-        several: Any = [images] if _is_one(images) else images
+        several: Any = [images] if is_one(images) else images
         tagger = Tagger(self, top)
         for prediction in tagger(named(several)):
             if prediction.error and not skip_broken:
                 mend = f"Repair it, or pass {option('skip_broken', True)}."
                 raise ImageError(f"{prediction.image}: {prediction.error}. {mend}")
             yield prediction
-
-
-def _load_row(table: LabelTable, size: int, row: int) -> Image.Image:
-    try:
-        return load_image(table.root / table.images[row], at_least=size)
-    except ImageError as error:
-        raise ImageError(f"{table.place(row)}: {error.message}") from None
 
 
 def _counting(progress: Callable[[int], None] | None) -> Callable[[int, int], None] | None:
@@ -405,11 +397,3 @@ def _counting(progress: Callable[[int], None] | None) -> Callable[[int, int], No
         counted = done
 
     return count
-
-
-def _is_one(images: object) -> bool:
-    """Whether this is a single image."""
-    if isinstance(images, np.ndarray):
-        return images.ndim < 4 and images.dtype.kind not in "OSU"  # an array of paths is several images
-    is_source = isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)
-    return is_source or hasattr(images, "read") or not isinstance(images, Iterable)

@@ -14,6 +14,7 @@ from PIL import Image
 from positively.errors import ConfigError, ImageError
 from positively.images.decode import ImageSource, load_image
 from positively.images.reading import read_ahead
+from positively.labels import LabelTable
 
 if TYPE_CHECKING:
     from positively.runs.run import Run, Scores
@@ -40,6 +41,22 @@ def named(images: Iterable[ImageSource]) -> Iterator[Picture]:
     """Images with names: files by their path, others by their number."""
     for number, image in enumerate(images, 1):
         yield Picture(str(image) if isinstance(image, str | Path) else f"image {number}", image)
+
+
+def is_one(images: object) -> bool:
+    """Whether this is a single image."""
+    if isinstance(images, np.ndarray):
+        return images.ndim < 4 and images.dtype.kind not in "OSU"  # an array of paths is several images
+    is_source = isinstance(images, str | Path | bytes | bytearray | memoryview | Image.Image)
+    return is_source or hasattr(images, "read") or not isinstance(images, Iterable)
+
+
+def load_row(table: LabelTable, size: int, row: int) -> Image.Image:
+    """The image of a row; an error names its place in the table."""
+    try:
+        return load_image(table.root / table.images[row], at_least=size)
+    except ImageError as error:
+        raise ImageError(f"{table.place(row)}: {error.message}") from None
 
 
 class Tagger:
