@@ -1,4 +1,4 @@
-"""The folder beside a table in which all commands keep what they write about it."""
+"""The folder next to a table for all files that the commands write about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDING = ".positively"
 
 @dataclass(frozen=True)
 class Workspace:
-    """The workspace of a table or a folder of images: ``tags.positively/`` beside ``tags.csv``.
+    """The workspace of a table or a folder of images: ``tags.positively/`` next to ``tags.csv``.
 
     >>> Workspace.of("data/tags.csv").runs.as_posix()
     'data/tags.positively/runs'

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import positively as po
 import shapes
 from positively.cli import main
 from positively.errors import FileError, ImageError, RunError
+from positively.export import export_int8, export_onnx
 from positively.runs import Picture, Run, find_pictures, predictions, write_predictions
 from positively.runs.pictures import read_list
 from wording import assert_names, naming
@@ -421,3 +423,16 @@ def test_several_processes_share_neither_standard_input_nor_output(run, folder, 
     assert predict(run, "-", "--out", "list.csv") == 2
     assert "standard input" in capsys.readouterr().err
     assert predict(run, folder) == 2 and "--out FILE" in capsys.readouterr().err
+
+
+def test_an_export_does_not_replace_the_network_of_a_run(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    before = (other / "model.onnx").read_bytes()
+    for _ in range(2):
+        export_onnx(Run(run), tmp_path / "export.onnx")
+    with pytest.raises(FileError):
+        export_onnx(Run(run), other / "model.onnx")
+    with pytest.raises(FileError):
+        export_int8(Run(run), Run(run).folder.network)
+    assert (other / "model.onnx").read_bytes() == before

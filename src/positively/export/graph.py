@@ -16,6 +16,7 @@ from positively.files import write_with
 from positively.machine import thread_count
 from positively.metrics.logits import sigmoid
 from positively.registry import TORCH
+from positively.runs.folder import RunFolder
 from positively.runs.network import SCORES, is_any_size, with_scores
 from positively.runs.run import Run
 
@@ -97,9 +98,12 @@ def verify_scores(run: Run, model: Any, score: Callable[[Pixels], npt.NDArray[An
 
 
 def is_export(path: Path) -> bool:
-    """Whether an ONNX file was written by this package."""
+    """Whether an ONNX file is an export of this package, and not the network of a run."""
     import onnx
 
+    folder = RunFolder(path.parent)
+    if path.name == folder.network.name and folder.is_finished:
+        return False
     try:
         return any(entry.key == "positively" for entry in onnx.load(path, load_external_data=False).metadata_props)
     except Exception:  # not an ONNX file

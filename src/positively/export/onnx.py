@@ -53,7 +53,7 @@ def export_onnx(run: Run, out: str | Path | None = None) -> OnnxFile:
     path = Path(out) if out is not None else own if is_own else run.path / "export.onnx"
     if path.absolute() == own.absolute() and not is_own:
         raise FileError(f"{path} is the run's own network. Choose another file with {option('out', 'FILE')}.")
-    refuse_foreign(path, is_export)
+    refuse_foreign(path, lambda file: file.absolute() == own.absolute() or is_export(file))
     model = run_model(run)
 
     def verify(temporary: Path) -> float:

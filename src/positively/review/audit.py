@@ -1,11 +1,11 @@
-"""Random checks: pairs drawn with known probabilities give an unbiased count of missing tags, whatever the model does.
+"""Random checks: pairs drawn with known probabilities give an unbiased count of missing tags for any model.
 
-Pairs are drawn one by one, with replacement, from those that were unknown when the design was made. With q the
-probability that a pair is missing, as it was then, and g that of being drawn, Σ q + mean((y − q) / g) over the first
-draws is unbiased for the number missing then, whatever the model is worth; a good model makes it precise.
+Pairs are drawn with replacement from those that were unknown when the design was drawn. Let q be the probability at
+that time that a pair is missing, and g the probability that it is drawn. Then Σ q + mean((y − q) / g) over the first
+draws is an unbiased estimate of the number missing at that time, for any model; a good model makes it precise.
 
-What is still missing leaves out the top of each class once a review has answered it to the last pair: nothing is to be
-estimated there, and nothing of what draws say about it stays in.
+The estimate of what is still missing leaves out the top of each class once all its pairs are answered, because nothing
+remains to be estimated there.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def draw_audit(columns: Sequence[Column], seed: int = 0, draws: int = DRAWS, num
     Args:
         columns: The classes as they are now.
         seed: Seed of the draws.
-        draws: How many.
-        number: How many designs the review had before: each has draws of its own.
+        draws: Number of draws.
+        number: Number of earlier designs of the review; each has its own draws.
     """
     expectations = Expectations(columns)
     q = list(expectations.q.values())
@@ -192,11 +192,11 @@ def draw_audit(columns: Sequence[Column], seed: int = 0, draws: int = DRAWS, num
 def counted_draws(
     design: AuditDesign, columns: Sequence[Column], put_off: Set[tuple[int, int]] = frozenset()
 ) -> tuple[Rows, Rows, npt.NDArray[np.bool_]]:
-    """Draws that count, the classes they are of, and whether each was right.
+    """Draws that count, their classes, and whether each was right.
 
-    Draws count up to the first that is still to be asked: later ones that happen to be answered were answered because
-    of their score. One that was put off is passed over as if never drawn, so that what follows is about pairs that can
-    be judged. A pair that was answered for another reason before its turn counts without being asked.
+    Draws count up to the first open one: later answered draws were answered because of their score. Skipped draws are
+    ignored, so the estimate is about pairs that can be judged. A pair that was answered for another reason before its
+    turn counts.
     """
     found = []
     for draw, row, index in design.pairs(columns):
@@ -215,15 +215,15 @@ def estimate_missing(
     column: int | None = None,
     put_off: Set[tuple[int, int]] = frozenset(),
 ) -> Estimate | None:
-    """How many tags are still missing, of one class or of all that the design covers; None with too few answers.
+    """Estimate the number of tags still missing, in one class or all; None with too few answers.
 
-    A later design that was read from a store has lost its expectations: all that it covers is then estimated, and what
-    was found is subtracted, which is as unbiased, but stays as wide as it was while the review comes to its end.
+    A later design that was read from a store has no expectations. Then the total is estimated and the found tags are
+    subtracted. This is unbiased too, but its interval does not shrink towards the end of a review.
 
     Args:
         design: From :func:`draw_audit`.
         columns: The classes as they are now.
-        column: One class: its own draws alone count, of which there must be as many as of all else.
+        column: One class: only its own draws count, and the minimum number of answers is the same.
         put_off: Pairs the user could not judge.
     """
     draws, classes, right = counted_draws(design, columns, put_off)
@@ -285,10 +285,10 @@ def _settled(column: Column, expectations: Expectations, drawn: Rows, put_off: f
 
 
 def settled_rows(column: Column, covered: npt.NDArray[np.bool_], drawn: Rows, put_off: Set[int]) -> Rows:
-    """Rows at the top of a class that are all answered, and would be without the audit.
+    """Rows at the top of a class that are all answered, and would be without the random checks.
 
-    Which these are must not depend on which were drawn. Scores do not: each leaves out the photo's own label. The last
-    one was not drawn, so that the review has come this far by itself, past whatever was drawn above it.
+    The choice must not depend on the draws. Scores do not, because each leaves out the photo's own label. The last row
+    was not drawn, so the review has reached it on its own.
 
     Args:
         column: The class.
@@ -313,15 +313,15 @@ def estimate_total(
     inside: npt.NDArray[np.bool_] | None = None,
     settled: Sequence[Settled] = (),
 ) -> tuple[float, float, float]:
-    """How many tags were missing when the design was made, with a 95 % interval; settled pairs are left out.
+    """Estimate the number of tags missing when the design was drawn, with a 95 % interval, without settled pairs.
 
     Args:
         design: From :func:`draw_audit`.
-        draws: Numbers of the draws that were answered, two at least, all of the chosen classes.
+        draws: Numbers of the answered draws of the chosen classes, at least two.
         right: Whether each was found to be missing.
         chosen: Numbers of classes of the design.
         inside: Which draws are of settled pairs; none by default.
-        settled: What is settled of each class.
+        settled: The settled pairs of each class.
     """
     share, count = float(design.share[chosen].sum()), len(draws)
     surprises = (right - design.expected[draws]) * share / design.chances[draws]
@@ -343,9 +343,9 @@ def estimate_precision(
     min_probability: float = 0.5,
     put_off: Set[tuple[int, int]] = frozenset(),
 ) -> Precision | None:
-    """How many of the pairs with at least this probability were right; None with too few answers among them.
+    """Estimate the precision of pairs with at least this probability; None with too few answers among them.
 
-    Draws weigh 1 / g. The interval is Wilson's for as many equal draws as would be worth the same.
+    Draws have weight 1 / g. The interval is Wilson's, with the effective number of draws.
     """
     draws, _, right = counted_draws(design, columns, put_off)
     above = design.expected[draws] >= min_probability

@@ -16,9 +16,9 @@ def diverse_order(features: Any, count: int, seed: int = 0) -> npt.NDArray[np.in
     """Rows in which each of the first hundreds is far from all earlier ones; the rest is random.
 
     Args:
-        features: N×D, or whatever gives the rows of a slice as one.
+        features: N×D, or an object that returns the rows of a slice.
         count: N.
-        seed: Of the random directions in which distances are taken, and of the rest.
+        seed: Seed of the random directions for distances, and of the rest.
     """
     generator = random_stream("browse", seed)
     if not count:

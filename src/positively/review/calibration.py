@@ -25,8 +25,8 @@ _FEWEST_REJECTED, _LIKELIEST = 3, 2
 def calibrate_review(scores: npt.NDArray[np.float32], labels: Labels) -> Calibration:
     """Calibration of one class without positives known at random.
 
-    No share of the positives is known, so that an unknown label tells nothing; neither do the photos that the class was
-    made from. What remains is a logistic regression on the answers, with the prior that slopes of other tables give.
+    The known share of the positives is not known, so unknown labels carry no information, and neither do the photos the
+    class was created from. It is a logistic regression on the answers, with a prior on slopes from other tables.
     Until some of the most probable photos are rejected, it is unknown where the tag ends, and only the order is valid.
 
     Args:

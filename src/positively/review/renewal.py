@@ -54,5 +54,5 @@ class Renewal:
             try:
                 self._renew()
             except Exception:  # the review continues with the old model
-                logger.exception("The model could not be renewed; it goes on as it is.")
+                logger.exception("The model could not be renewed; the review continues with the old one.")
             self._done()

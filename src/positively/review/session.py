@@ -165,7 +165,7 @@ class ReviewSession:
 
         Args:
             pairs: Rows and tags.
-            state: +1 accepted, −1 rejected, 0 taken back, or left open.
+            state: +1 accepted, −1 rejected, 0 cleared or skipped.
             way: How they were asked; "skip" for what cannot be judged.
             only_open: Leave out pairs that were decided meanwhile, in another tab.
 

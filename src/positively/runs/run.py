@@ -188,8 +188,8 @@ class Run:
         """The head that gives the scores."""
         own = str(self.model_config["head"])
         if self._head not in (None, own) and (self._head, own) != ("linear", "kernel"):
-            beside = " and 'linear'" if own == "kernel" else ""
-            raise RunError(f"{self.path} has head '{own}'{beside}, but not '{self._head}'.")
+            more = " and 'linear'" if own == "kernel" else ""
+            raise RunError(f"{self.path} has head '{own}'{more}, but not '{self._head}'.")
         return self._head or own
 
     @property

@@ -77,7 +77,7 @@ export function picture(item, size, properties = {}) {
 }
 
 let framed = null;
-/** A large photo; the same element as long as it is the same photo, so that nothing flickers. */
+/** A large photo. The element is reused for the same photo to avoid flicker. */
 export function figure(item) {
   if (framed?.dataset.row !== String(item.row)) {
     framed = h("figure", { "data-row": item.row }, picture(item, "photo", { alt: item.name }));
