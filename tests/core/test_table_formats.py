@@ -312,6 +312,22 @@ def test_predictions_are_read_as_a_table(tmp_path):
         assert table.classes == ("cat", "dog, wet") and (table.states() == 1).tolist() == [[1, 1], [1, 0], [0, 0]]
 
 
+def test_json_lines_keep_their_values(tmp_path):
+    save_photos(tmp_path)
+    lines = [
+        {"image": "a.jpg", "tags": ["car"], "width": 8, "camera": {"model": "X"}},
+        {"image": "b.jpg", "tags": [], "width": None, "is_raw": True},
+    ]
+    source = tmp_path / "tags.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table, _ = read_labels(source)
+    write_table(tmp_path / "new.jsonl", table, {("b.jpg", "car"): 1}, source=source, options=ReadOptions())
+    written = [json.loads(line) for line in (tmp_path / "new.jsonl").read_text().splitlines()]
+    assert written == [lines[0], lines[1] | {"tags": ["car"]}]
+    write_table(tmp_path / "new.csv", table, {("b.jpg", "car"): 1}, source=source, options=ReadOptions())
+    assert "model" in (tmp_path / "new.csv").read_text()
+
+
 def test_a_workbook_keeps_its_sheets_types_and_formulas(tmp_path):
     save_photos(tmp_path)
     book = openpyxl.Workbook()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,30 +22,37 @@ class JSONLines(RowFormat):
 
     def open(self, path: Path) -> RawTable:
         """Open a file; its columns are all keys that occur."""
-        text, _ = read_text(path)
-        entries: list[tuple[int, dict[str, Any]]] = []
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                entries.append((number, _parse(path, number, line)))
+        entries = _entries(path)
         columns = tuple(dict.fromkeys(name for _, entry in entries for name in entry))
 
-        def rows() -> Iterator[Row]:
+        def rows(as_cell: Callable[[Any], str] = _as_cell) -> Iterator[Row]:
             for number, entry in entries:
-                yield number, [_as_cell(entry.get(name)) for name in columns]
+                yield number, [as_cell(entry.get(name)) for name in columns]
 
-        return RawTable(path.name, columns, rows, kind="JSON lines")
+        return RawTable(path.name, columns, rows, kind="JSON lines", whole_rows=lambda: rows(_as_text))
 
     def write(self, table: EditableTable, out: Path) -> None:
-        """Write tags as lists and everything else as text."""
+        """Write tags as lists, new states as text, and everything else as in the source."""
+        is_ours = table.source is not None and isinstance(table.format, JSONLines)
+        old = [entry for _, entry in _entries(table.source)] if is_ours and table.source is not None else []
         with out.open("w", encoding="utf-8", newline="\n") as file:
             for row in table.rows:
-                entry = {
-                    name: table.tags(row, place)
-                    if place in table.tag_columns or isinstance(row.cells[place], list)
-                    else table.text(row.cells[place], place)
-                    for place, name in enumerate(table.columns)
-                }
+                entry: dict[str, Any] = {}
+                for place, name in enumerate(table.columns):
+                    cell = row.cells[place]
+                    if place in table.tag_columns or isinstance(cell, list):
+                        entry[name] = table.tags(row, place)
+                    elif not (old and place < table.width and isinstance(cell, str)):
+                        entry[name] = table.text(cell, place)
+                    elif name in old[row.origin]:
+                        entry[name] = old[row.origin][name]
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+
+def _entries(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a file with the numbers of their lines."""
+    lines = enumerate(read_text(path)[0].split("\n"), 1)
+    return [(number, _parse(path, number, line)) for number, line in lines if line.strip()]
 
 
 def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -59,6 +66,8 @@ def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def _as_cell(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(list(value) if isinstance(value, dict) else value, ensure_ascii=False)
+    return _as_text(list(value) if isinstance(value, dict) else value)
+
+
+def _as_text(value: Any) -> str:
+    return value or "" if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
