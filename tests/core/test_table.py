@@ -231,6 +231,12 @@ def test_pairs_may_carry_a_state(folder: Path) -> None:
         read(folder, "image,tag,state\na.jpg,cat,1\na.jpg,dog,0.87\n")
 
 
+def test_a_status_that_is_no_state_is_not_read(folder: Path) -> None:
+    table, notes = read(folder, "image,Status,tags\na.jpg,ok,cat\nb.jpg,done,dog\n")
+    assert states(table) == {"a.jpg": {"cat": 1}, "b.jpg": {"dog": 1}}
+    assert_names(notes, "'Status'")
+
+
 def test_verified_absences_have_a_column(folder: Path) -> None:
     table, notes = read(folder, "image,tags,absent\na.jpg,cat,dog;bird\nb.jpg,bird;dog,\n")
     assert states(table) == {"a.jpg": {"cat": 1, "dog": -1, "bird": -1}, "b.jpg": {"bird": 1, "dog": 1}}

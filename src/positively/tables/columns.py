@@ -103,6 +103,7 @@ class _Finder:
         self.raw = raw
         sample = [cells for _, cells in islice(raw.rows(), _SAMPLED_ROWS)]
         values = (frozenset(cell.strip() for cell in column) - {""} for column in zip(*sample, strict=True))
+        self.sampled = len(sample)
         self.columns = [_Column(name, cells) for name, cells in zip(raw.columns, values, strict=True)]
         self.free = list(range(len(self.columns)))
 
@@ -125,7 +126,7 @@ class _Finder:
             # Absences have their own mark here, -1: a column that lists them is not read, and a note says so.
             unread = (*(i for i in self.free if i not in classes), *(i for i in (absent,) if i is not None))
             return Layout(image, split=split, classes=classes, unread=unread)
-        state = self._take(self._find_state())
+        state = self._take(self._find_state(image))
         return Layout(image, tags, absent, split, state, (), tuple(self.free))
 
     def image(self, options: ReadOptions) -> int:
@@ -180,9 +181,11 @@ class _Finder:
         left = [i for i in left if not self.columns[i].is_missing] or left
         return left[0] if len(left) == 1 and not (states and self.raw.has_header) else None
 
-    def _find_state(self) -> int | None:
+    def _find_state(self, image: int) -> int | None:
         if self.raw.has_header:
-            return next(iter(self._named(STATE)), None)
+            # In a table with a line per image, a column "Status" without a state is about something else.
+            is_long = len(self.columns[image].values) < self.sampled
+            return next((i for i in self._named(STATE) if is_long or self.columns[i].holds_states), None)
         return next((i for i in self.free if self.columns[i].is_states), None)
 
     def _find_classes(self) -> tuple[int, ...]:
