@@ -44,6 +44,8 @@ def test_without_a_verb_the_first_commands_are_shown(capsys):
     assert all(f"positively {verb} tags.csv" in printed for verb in ("check", "missing", "train"))
     assert main(["--help"]) == 0
     listed = re.findall(r"^  (\w+) ", capsys.readouterr().out, flags=re.MULTILINE)
+    assert main(["--verbose"]) == 0 and main(["--verbose", "--version"]) == 0
+    assert "usage: positively check" in shown_help("help", "check", capsys=capsys)
     assert listed == list(VERBS) and listed[:4] == ["check", "missing", "review", "train"]
 
 
@@ -92,6 +94,7 @@ def test_every_option_has_a_group_and_a_sentence(verb, monkeypatch, capsys):
         ("train", "t.csv --head-options.layers [1,2]", "head_options", {"layers": [1, 2]}),
         ("train", "t.csv --method-options '{a: null}'", "method_options", {"a": None}),
         ("review", "t.csv --no-open", "open", False),
+        ("review", "--no-open -- -t.csv", "table", "-t.csv"),
         ("predict", "run a.jpg --top 2 b.jpg -", "image", ["run", "a.jpg", "b.jpg", "-"]),
         ("evaluate", "t.csv", "table", "t.csv"),
         ("evaluate", "run t.csv", "run", "run"),
@@ -126,10 +129,16 @@ def test_a_configuration_file_has_options_of_today_and_of_earlier(tmp_path):
     (tmp_path / "c.yaml").write_text("depth: tail\nprecision: 16-mixed\nlr: 1e-4\nmethod_options: {gamma: 0.5}\n")
     values = parser_of("missing").parse(["tags.csv", "--config", str(tmp_path / "c.yaml")])
     assert (values.depth, values.dtype, values.lr, values.method_options) == ("tail", "float16", 1e-4, {"gamma": 0.5})
-    for wrong in ("dept: tail", "lr: -1", "just text", "a: [", "depth: 3"):
+    for wrong in ("dept: tail", "lr: -1", "just text", "a: [", "depth: 3", "1: 2", "no: 2"):
         (tmp_path / "c.yaml").write_text(wrong)
         with pytest.raises(ConfigError, match=re.escape("c.yaml")):
             parser_of("missing").parse(["tags.csv", "--config", str(tmp_path / "c.yaml")])
+
+
+def test_the_configuration_of_a_run_does_not_move_other_verbs_into_its_folder(run):
+    words = ["tags.csv", "--config", str(run / "config.yaml")]
+    assert parser_of("missing").parse(words).out is parser_of("review").parse(words).out is None
+    assert parser_of("train").parse(words).out == str(run)
 
 
 def test_training_says_what_it_understood_and_what_it_chose(scenes, tmp_path, capsys):
@@ -153,6 +162,8 @@ def test_configuration_comes_from_yaml_and_words_override_it(tmp_path):
         (["train", "none.csv"], ["none.csv"]),
         (["train", "TABLE", "--epoch", "3"], ["--epoch", "--epochs?"]),
         (["train", "TABLE", "--skip-brokn"], ["--skip-broken?"]),
+        (["train", "TABLE", "--no-verify=false"], ["--no-verify", "value"]),
+        (["report", "TABLE"], ["train.csv", "file"]),
         (["train", "TABLE", "--zero", "maybe"], ["--zero", "'unknown'", "'negative'", "'maybe'"]),
         (["train", "TABLE", "--epochs", "many"], ["--epochs", "whole number", "'many'"]),
         (["train", "TABLE", "--config", "none.yaml"], ["none.yaml"]),
@@ -198,6 +209,15 @@ def test_evaluation_is_printed_and_kept(run, scenes, capsys):
 def test_evaluation_of_a_bare_tag_list_is_refused_with_the_fix(run, scenes, capsys):
     assert main(["evaluate", str(run), str(scenes / "test.csv")]) == 2
     assert_names(capsys.readouterr().err, "test.csv", "--blank negative")
+
+
+def test_evaluation_names_what_is_wrong_before_it_scores_an_image(run, scenes, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert main(["evaluate", str(run)]) == 2
+    assert "table" in capsys.readouterr().err
+    words = [str(run), str(scenes / "test.csv"), "--blank", "negative", "--out", str(tmp_path / "notes.txt")]
+    assert main(["evaluate", *words]) == 2
+    assert "notes.txt" in capsys.readouterr().err and (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_evaluation_ignores_a_tag_that_the_run_does_not_know_and_says_so(run, scenes, tmp_path, capsys):

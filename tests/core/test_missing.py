@@ -515,8 +515,9 @@ def test_the_command_takes_a_run(place, tags, table, tmp_path, capsys, monkeypat
     assert main(["missing", "tags.csv", *words(place, tags)]) == 0
     one, other = (tmp_path / folder / "missing.csv" for folder in ("run/missing", "tags.positively/missing"))
     assert len(one.read_text().splitlines()) == len(other.read_text().splitlines())
+    assert main(["missing", "run", "--backbone", "resnet50"]) == 2
+    assert "--backbone" in capsys.readouterr().err
     table.unlink()
-    capsys.readouterr()
     assert main(["missing", "run"]) == 0
     assert "tags.csv" in capsys.readouterr().err
 

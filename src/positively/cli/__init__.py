@@ -68,16 +68,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if not arguments:
+    words = [argument for argument in arguments if argument not in ("--debug", "--verbose")]
+    if not words:
         print(start_here())
         return 0
-    if arguments[0] in ("-h", "--help", "--help-all", "help"):
-        print(usage())
-        return 0
-    if arguments[0] == "--version":
+    if words[0] in ("-h", "--help", "--help-all", "help"):
+        if words[1:2] and words[1] in VERBS:
+            words = [words[1], "--help-all" if words[0] == "--help-all" else "--help"]
+        else:
+            print(usage())
+            return 0
+    if words[0] == "--version":
         print(positively.__version__)
         return 0
-    verb, rest = arguments[0], [argument for argument in arguments[1:] if argument not in ("--debug", "--verbose")]
+    verb, rest = words[0], words[1:]
     if verb not in VERBS:
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
 
 def _library(out: Path, backbone: str) -> int:
     from positively.embedding import find_embedder
+    from positively.errors import quoted
 
     began = time.perf_counter()
     find_embedder(backbone)  # without weights, say so before anything is drawn
@@ -68,7 +69,7 @@ def _library(out: Path, backbone: str) -> int:
         f"\nPhotos: {photos}. Every tag: {library.truth}. Report: {run / 'report.html'}.\n"
         f"{time.perf_counter() - began:.0f} seconds.\n\n"
         "Accept or reject the missing tags in your browser:\n"
-        f"  positively review {photos}\n"
+        f"  {quoted('positively', 'review', photos, *network)}\n"
         "Your own photos:\n"
         "  positively check tags.csv --images photos/\n"
         "  positively missing tags.csv --images photos/\n"

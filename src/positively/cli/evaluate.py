@@ -1,9 +1,11 @@
 """``positively evaluate``: metrics of a run on a table of test images."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from positively.cli.parsing import Parser, read_options
-from positively.cli.paths import require_run, require_table
+from positively.cli.paths import is_run, require_run, require_table
+from positively.errors import ConfigError
 from positively.options import File, Name
 from positively.tables.options import READABLE, ReadOptions
 
@@ -35,17 +37,21 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Score the run on the table, print and write the result."""
     values = parser().parse(arguments)
+    if values.run is None and is_run(Path(values.table)):
+        raise ConfigError(f"{values.table} is a run. Name the table with the test images after it.")
     require_table(values.table)
     values.run = require_run(values.run)
     from positively.embedding import read_embeddings
     from positively.logs import counted_progress, logger
     from positively.registry import load_plugin
-    from positively.runs.card import describe_thresholds, write_evaluation
+    from positively.runs.card import check_place, describe_thresholds, write_evaluation
     from positively.runs.run import Run
     from positively.tables.reading import read_labels
 
     if values.plugin:
         load_plugin(values.plugin)
+    if values.out:
+        check_place(Path(values.out))
     run = Run(values.run, head=values.head, min_precision=values.min_precision)
     # The run cannot be scored on tags that it does not know; a note counts them.
     reading = replace(read_options(values), unknown_tags="ignore")

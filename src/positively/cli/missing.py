@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
 from positively.cli.paths import is_run, require_run, require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
-from positively.errors import plural
+from positively.errors import ConfigError, and_more, plural
 from positively.options import Folder, Range, Share
 from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Missing tags from this probability on go into a column of the table.
 _LIKELY = 0.5
+# Options that apply to a run too.
+_OF_A_RUN = {"out", "min_probability", "accept_above", "format", "images", "plugin"}
 
 
 def parser() -> Parser:
@@ -69,9 +71,11 @@ def main(arguments: list[str]) -> int:
     values = parser().parse(arguments)
     source = require_run(None) if values.table is None else require_table(values.table)
     in_run, config = is_run(source), make_config(TrainConfig, values)
-    if not in_run:
-        if config.plugin:
-            load_plugin(config.plugin)
+    if config.plugin:
+        load_plugin(config.plugin)
+    if in_run:
+        _refuse_idle_options(values)
+    else:
         check_config(config)
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
@@ -98,6 +102,17 @@ def main(arguments: list[str]) -> int:
     if not in_run:
         print(f"Next, a page to accept and reject them: {_review(values)}")
     return 0 if found.counts.learned.any() else 2
+
+
+def _refuse_idle_options(values: Values) -> None:
+    """Raise if an option does not apply to a run."""
+    made = parser()
+    options = (made.options | made.in_file).values()
+    idle = [one.flag for one in options if one.name not in _OF_A_RUN and getattr(values, one.name) != one.default]
+    if idle:
+        raise ConfigError(
+            f"{and_more(idle)}: a run has stored scores, so this does not apply. Pass a table, or RUN alone."
+        )
 
 
 def _find_in_table(

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar, get_args, get_origin
 
+from positively.cli.paths import is_run
 from positively.config import RENAMED, TrainConfig, current_options
 from positively.errors import ConfigError
 from positively.logs import logger
@@ -179,12 +180,17 @@ class Parser:
         waiting = deque(words)
         while waiting:
             word = waiting.popleft()
+            if word == "--":  # what follows is no option, even if it begins with a dash
+                places += waiting
+                break
             if not word.startswith("-") or word == "-":
                 places.append(word)
                 continue
             flag, equals, text = word.partition("=")
             option, key, is_off = self._find(flag)
             if is_off:
+                if equals:
+                    raise ConfigError(f"{flag} takes no value. See {self.prog} --help.")
                 texts = ["false"]
             elif equals:
                 texts = [text]
@@ -236,6 +242,8 @@ class Parser:
         for name, value in stored.items():
             if name in places:
                 continue
+            if name == "out" and "out" in known and known["out"].group is None and is_run(Path(str(value))):
+                continue  # the config.yaml of a run names the run folder, in which other verbs do not write
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f" Did you mean '{near[0]}'?" if near else ""
@@ -288,7 +296,7 @@ def _read_config(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror}.") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path} has no options: it takes lines such as 'epochs: 10'.")
-    return current_options(values)
+    return current_options({str(name): value for name, value in values.items()})
 
 
 def check_config(config: TrainConfig) -> None:

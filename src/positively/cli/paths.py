@@ -32,7 +32,7 @@ def require_run(path: str | None) -> Path:
         return latest
     found = Path(path)
     if not found.is_dir():
-        raise RunError(f"There is no run folder {path}.")
+        raise RunError(f"{path} is a file, not a run folder." if found.exists() else f"There is no run folder {path}.")
     if not (found / "config.json").exists():
         raise RunError(f"{path} holds no finished run.")
     return found

@@ -25,7 +25,7 @@ def parser() -> Parser:
         "[RUN] IMAGE...",
         "Tag images with a trained run. Images that cannot be read are reported and skipped. With --out, an "
         "interrupted command continues where it stopped, and several processes that run the same command share it.",
-        examples=["positively predict photos/", "positively predict tags.positively/runs/auto photos/ --out tags.csv"],
+        examples=["positively predict photos/", "positively predict tags.positively/runs/auto photos/ --out new.csv"],
         common=[
             *("out", "overwrite", "top", "min_precision", "head", "images", "embeddings", "runtime", "plugin"),
         ],

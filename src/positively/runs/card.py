@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import positively
+from positively.errors import quoted
 from positively.files import refuse_foreign, write_json, write_text
 from positively.metrics import Evaluation
 from positively.runs.folder import RunFolder
@@ -51,10 +52,19 @@ Trained on {trained_on}.
 
 {score_meaning(folder)}
 
-    positively predict {folder.path} photo.jpg
-    positively evaluate {folder.path} test.csv --blank negative
+    {quoted("positively", "predict", str(folder.path), "photo.jpg")}
+    {quoted("positively", "evaluate", str(folder.path), "test.csv", "--blank", "negative")}
 {promise}""",
     )
+
+
+def check_place(path: Path) -> None:
+    """Raise if an evaluation would replace a file that is none.
+
+    Raises:
+        FileError: With the name of the file.
+    """
+    refuse_foreign(path, _is_evaluation)
 
 
 def write_evaluation(
@@ -75,7 +85,7 @@ def write_evaluation(
     folder = run.folder
     path = folder.evaluation if out is None else Path(out)
     if out is not None:
-        refuse_foreign(path, _is_evaluation)
+        check_place(path)
     options = {"head": run.head, "min_precision": run.min_precision}
     told = {"table": table, "split": split, **options, **evaluation.to_dict()}
     write_json(path, told)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from positively.errors import ImageError, PositivelyError, and_more
+from positively.errors import ImageError, PositivelyError, and_more, quoted
 from positively.images.decode import content_hash, is_image_name
 from positively.logs import logger
 from positively.runs.folder import RunFolder
@@ -80,7 +80,7 @@ def note_learned(run: RunFolder, pictures: Sequence[Picture]) -> None:
     if count:
         logger.info(
             f"Note: {count} of {len(files)} sampled images were in the training table. Their scores repeat the "
-            f"tags of the table; to find missing tags, use `positively missing {run.path}`."
+            f"tags of the table; to find missing tags, use `{quoted('positively', 'missing', str(run.path))}`."
         )
 
 
