@@ -125,7 +125,7 @@ def test_coco_keeps_the_order_of_images_and_category_ids(tmp_path: Path, part: s
         assert table.root == tmp_path / images / f"{part}{year}" and all(path.is_file() for path in table.paths)
         assert f"instances_{part}{year}.json: COCO {year} {part}." in told(notes)
         assert "what is not annotated is negative" in told(notes)
-        assert "3 images, 3 classes, 1.0 tags an image; images without any: 1." in told(notes)
+        assert "3 images, 3 classes, 1.0 tags per image; 1 without tags." in told(notes)
         assert "3 images and the published one" in told(notes)
 
 

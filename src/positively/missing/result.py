@@ -199,7 +199,10 @@ def describe(found: MissingTags) -> str:
     is_open = known < 0.2 * (known + missing) or most > 2 * missing + 10
     kinds = f" (of {plural(int(judged.sum()), 'kind')})" if not judged.all() else ""
     about = "Perhaps" if is_open else "About"
-    lines = [f"{about} {missing:,.0f} tags{kinds} are missing, at most {most:,.0f}; {known:,.0f} are known."]
+    are_missing = "is missing" if round(missing) == 1 else "are missing"
+    lines = [
+        f"{about} {plural(round(missing), 'tag')}{kinds} {are_missing}, at most {most:,.0f}; {known:,.0f} are known."
+    ]
     depths = [depth for depth in (100, 500, 1000, 2000, 5000, 10_000) if depth <= len(found)] or [len(found)]
     shares = [
         f"{100 * found.expected_precision[depth - 1]:.0f} % of the first {depth:,}" for depth in depths[:4] if depth

@@ -67,7 +67,7 @@ def finish(draft: Draft, options: ReadOptions, report: Report = stop) -> tuple[L
     Images are decoded last, because it takes longest: every other problem is reported before.
 
     Returns:
-        The table, and notes about what was joined, left out and rare.
+        The table, and notes about what was joined, left out.
 
     Raises:
         TableError: The labels contradict each other, or there is nothing to learn from.
@@ -96,9 +96,9 @@ def tell_size(table: LabelTable) -> str:
     """The number of images, classes and tags."""
     tags = np.diff(table.positives().indptr)
     none = int((tags == 0).sum())
-    without = f"; images without any: {none:,}" if none else ""
+    without = f"; {none:,} without tags" if none else ""
     sizes = f"{plural(len(table), 'image')}, {plural(len(table.classes), 'class', 'classes')}"
-    return f"{sizes}, {tags.mean():.1f} tags an image{without}."
+    return f"{sizes}, {tags.mean():.1f} tags per image{without}."
 
 
 def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -> tuple[LabelTable, list[str]]:
@@ -154,9 +154,7 @@ def _tell_parts(table: LabelTable) -> list[str]:
         told.append(
             "Splits: " + ", ".join(f"{name} {parts[name]:,}" for name in ("train", "val", "test") if parts[name]) + "."
         )
-    counts = table.counts(POSITIVE)
-    rarest = [f"'{table.classes[i]}' {counts[i]:,}" for i in np.argsort(counts, kind="stable") if counts[i]][:5]
-    return [*told, f"Rarest classes: {and_more(rarest)}."]
+    return told
 
 
 def _build_matrix(

@@ -20,7 +20,7 @@ _WORDS: dict[str, Code] = {
 _NUMBERS: dict[float, Code] = {1.0: "positive", 0.0: "zero", -1.0: "negative"}
 
 # Lines for each image, from which on a table whose header says "tags" may still hold one tag a line.
-_LINES_AN_IMAGE = 1.5
+_LINES_AN_IMAGE = 1.2
 # Commas for each other mark in a table whose tags may hold commas.
 _RIVALS = 4
 _SEPARATORS = {";": "';'", "|": "'|'", "\n": "line breaks", ",": "','"}

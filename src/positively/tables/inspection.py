@@ -67,7 +67,13 @@ def inspect_labels(
         reason = why_unlearnable(table)
         problems += [Problem("nothing to learn", reason, stops_training=True)] if reason else []
         problems += [*_lookalikes(table, alike), *_too_little(table, has_given_classes)]
-    return Inspection(table, notes, problems, aliases)
+    return Inspection(table, [*notes, *_rarest(table)], problems, aliases)
+
+
+def _rarest(table: LabelTable) -> list[str]:
+    counts = table.counts(POSITIVE)
+    rarest = [f"'{table.classes[i]}' {counts[i]:,}" for i in np.argsort(counts, kind="stable") if counts[i]]
+    return [f"Rarest classes: {', '.join(rarest[:5])}."] if rarest else []
 
 
 def find_overlap(parts: Mapping[str, LabelTable]) -> list[Problem]:
