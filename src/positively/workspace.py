@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from positively.files import sibling
 
 _ENDING = ".positively"
+_EXPORTED = re.compile(r"\.reviewed(-\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class Workspace:
 
     @property
     def path(self) -> Path:
-        """The folder itself."""
-        return sibling(self.source, _ENDING)
+        """The folder itself. The table that a review exports shares the workspace of the table that was reviewed."""
+        place = sibling(self.source, "")
+        return place.with_name(_EXPORTED.sub("", place.name) + _ENDING)
 
     @property
     def missing(self) -> Path:

@@ -148,3 +148,8 @@ def test_all_commands_leave_one_new_folder_beside_the_table(place, tables, tmp_p
     assert {path.name for path in workspace.runs.iterdir()} == {"auto", "auto-2"}
     assert (workspace.runs / "auto-2" / "evaluation.json").exists(), "the latest run was evaluated"
     assert not (workspace.runs / "auto" / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize("name", ["tags.reviewed.csv", "tags.reviewed-2.csv"])
+def test_a_table_that_a_review_exported_shares_the_workspace(tmp_path, name):
+    assert Workspace.of(tmp_path / name).runs == Workspace.of(tmp_path / "tags.csv").runs

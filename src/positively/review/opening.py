@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from positively.errors import ConfigError, ImageError, and_more, option
+from positively.errors import ConfigError, ImageError, and_more, option, plural
 from positively.files import sibling
 from positively.images.decode import is_image_name, verify_images
 from positively.labels import UNKNOWN, LabelTable
@@ -24,6 +24,8 @@ def open_reviewable(path: Path, options: ReadOptions) -> tuple[LabelTable, list[
             f"{table.source}: every label is known, so there is nothing to review. Omit {option('blank')} and "
             f"{option('zero')} if an absent tag may be missing."
         )
+    if not table.classes:
+        notes = [*notes, "Create the first tag on the page, from a few photos."]
     return table, notes
 
 
@@ -60,7 +62,7 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
     whole = np.setdiff1d(np.arange(len(names)), list(verified.broken))
     if not len(whole):
         raise ImageError(f"None of the {len(names):,} photos under {folder} can be decoded. Repair them.")
-    notes = [f"{folder}: {len(whole):,} photos without tags. Create the first tag on the page, from a few photos."]
+    notes = [f"{folder}: {plural(len(whole), 'photo')} without tags."]
     if verified.broken:
         listed = [f"'{names[row]}' ({reason})" for row, reason in verified.broken.items()]
         notes.append(f"Photos left out because they cannot be decoded: {len(listed):,}, {and_more(listed, 3)}.")
