@@ -251,6 +251,7 @@ def test_the_first_word_of_predict_is_a_run_if_it_can_be_one(run, tmp_path):
     (tmp_path / "photos").mkdir()
     photos, gone = str(tmp_path / "photos"), str(tmp_path / "gone")
     assert split_run([str(run), photos]) == (str(run), [photos])
+    (tmp_path / "photos" / "config.json").touch()  # of another program
     assert split_run([photos]) == (None, [photos]) and split_run(["-"]) == (None, ["-"]) and split_run([]) == (None, [])
     assert split_run([gone, photos]) == (gone, [photos]) and split_run([f"{gone}.jpg"]) == (None, [f"{gone}.jpg"])
 

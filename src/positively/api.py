@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from positively.config import TrainConfig
+from positively.config import RENAMED, TrainConfig, current_options
 from positively.embedding import Embeddings, embed
 from positively.errors import ConfigError, and_more
 from positively.labels import LabelTable
@@ -36,6 +37,7 @@ from positively.tables.learnable import require_learnable
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
+from positively.workspace import is_run
 
 __all__ = ["Embeddings", "ReadOptions", "Run", "TrainConfig", "embed", "find_missing", "fit", "read", "write_report"]
 
@@ -49,6 +51,7 @@ def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **o
         quiet: Log nothing, unless logging is configured.
         **options: Fields of :class:`positively.ReadOptions`, such as ``images="photos/"``.
     """
+    options = _renamed(options)
     table, notes = read_labels(path, ReadOptions(**_checked(options, ReadOptions, "read")))
     with shown(quiet):
         logger.info("\n".join(notes))
@@ -80,6 +83,7 @@ def fit(
     """
     if not isinstance(table, LabelTable):
         raise ConfigError(f"fit takes a table, not {table!r}; read it first: po.read('tags.csv', images='photos/').")
+    options = _renamed(options)
     module = None if backbone is None or isinstance(backbone, str) else backbone
     named = {"method": method, "backbone": backbone if module is None else type(module).__name__}
     options |= {key: value for key, value in named.items() if value is not None}
@@ -205,8 +209,9 @@ def find_missing(
     >>> found[0].tag in ("cat", "dog"), bool(abs(found.counts.missing.sum() / (truth & ~known).sum() - 1) < 0.2)
     (True, True)
     """
+    options = _renamed(options)
     with shown(quiet):
-        if isinstance(source, str | Path) and not _is_run(Path(source)):
+        if isinstance(source, str | Path) and not is_run(Path(source)):
             named = {name: options.pop(name) for name in list(options) if name in kinds_of(ReadOptions)}
             if isinstance(images, str | Path):
                 named["images"], images = images, None
@@ -226,10 +231,6 @@ def find_missing(
         if isinstance(images, str | Path):
             raise ConfigError("With an array of probabilities, images are names, one for each row.")
         return missing_in_scores(source, states, images, classes, min_probability=min_probability)
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "config.yaml").exists() and (path / "environment.json").exists()
 
 
 def _refuse(**given: Any) -> None:
@@ -268,6 +269,13 @@ def missing(
     fitted = {"seed": config.seed, "landmarks": kernel.landmarks}
     listed = missing_in_table(table, X, probe_options(config), **fitted, min_probability=min_probability)
     return replace(listed, root=table.root)
+
+
+def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+    """Options under the names of today; the earlier ones work for one release."""
+    for name in options.keys() & RENAMED.keys():
+        warnings.warn(f"{name} is called {RENAMED[name][0]} now.", FutureWarning, stacklevel=3)
+    return current_options(options)
 
 
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:

@@ -51,6 +51,11 @@ class Workspace:
         return self.path / "runs"
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run, finished or not, by the names of its files."""
+    return (folder / "config.yaml").exists() and (folder / "environment.json").exists()
+
+
 def latest_run(folder: str | Path = ".") -> Path | None:
     """The run that was finished last among those of a folder; None if there is none.
 
@@ -60,5 +65,6 @@ def latest_run(folder: str | Path = ".") -> Path | None:
     place = Path(folder)
     searched = [*place.glob(f"*{_ENDING}/runs"), Workspace.of(place).runs, place / "runs"]
     # config.json is the last file that a training writes.
-    finished = [file for runs in searched for file in runs.glob("*/config.json")]
+    files = [file for runs in searched for file in runs.glob("*/config.json")]
+    finished = [file for file in files if is_run(file.parent)]  # other programs write to runs/ too
     return max(finished, key=lambda file: file.stat().st_mtime_ns).parent if finished else None

@@ -197,6 +197,11 @@ def test_python_takes_a_path_as_the_command_does(place, tags, found, table):
         po.find_missing(table, images=tags.root, classes=["cat"], **basics(place))
 
 
+def test_python_takes_options_of_an_earlier_version(tags, table):
+    with pytest.warns(FutureWarning, match="skip_missing_images"):
+        assert len(po.read(table, images=tags.root, quiet=True, skip_missing=True)) == len(tags)
+
+
 def test_a_run_without_a_folder_leaves_nothing_behind(place, tags, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = po.TrainConfig(out=str(tmp_path / "unused"))

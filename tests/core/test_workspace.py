@@ -100,9 +100,13 @@ def test_the_latest_run_is_the_one_that_finished_last(tmp_path, monkeypatch):
     places = ["tags.positively/runs/auto", "runs/tags-auto", "more.positively/runs/pu-mlc", "tags.positively/runs/x"]
     for second, place in enumerate(places):
         (tmp_path / place).mkdir(parents=True)
+        for name in ("config.yaml", "environment.json"):
+            (tmp_path / place / name).touch()
         if not place.endswith("x"):  # which is not finished
             (tmp_path / place / "config.json").touch()
             os.utime(tmp_path / place / "config.json", (second, second))
+    (tmp_path / "runs" / "of-another-program").mkdir()
+    (tmp_path / "runs" / "of-another-program" / "config.json").touch()
     assert latest_run(tmp_path) == tmp_path / "more.positively/runs/pu-mlc"
     monkeypatch.chdir(tmp_path)
     assert latest_run() == Path("more.positively/runs/pu-mlc")
@@ -113,7 +117,8 @@ def test_the_latest_run_of_a_folder_that_is_the_table_itself_is_found(tmp_path):
     devkit.mkdir()
     run = Workspace.of(devkit).runs / "auto"
     run.mkdir(parents=True)
-    (run / "config.json").touch()
+    for name in ("config.yaml", "environment.json", "config.json"):
+        (run / name).touch()
     assert latest_run(devkit) == latest_run(tmp_path) == run
 
 

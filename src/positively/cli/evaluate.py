@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from positively.cli.parsing import Parser, read_options
-from positively.cli.paths import is_run, require_run, require_table
+from positively.cli.paths import require_run, require_table
 from positively.errors import ConfigError
 from positively.options import File, Name
 from positively.tables.options import READABLE, ReadOptions
+from positively.workspace import is_run
 
 
 def parser() -> Parser:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
-from positively.cli.paths import is_run, require_run, require_table
+from positively.cli.paths import require_run, require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.errors import ConfigError, and_more, plural
 from positively.options import Folder, Range, Share
 from positively.registry import load_plugin
 from positively.tables.options import READABLE, ReadOptions
+from positively.workspace import Workspace, is_run
 
 if TYPE_CHECKING:
     from positively.labels import LabelTable
@@ -80,7 +81,6 @@ def main(arguments: list[str]) -> int:
     from positively.missing.files import MissingFolder
     from positively.missing.result import PLACES
     from positively.tables.parquet import import_pyarrow
-    from positively.workspace import Workspace
 
     if values.format == "parquet":
         import_pyarrow("Writing")

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar, get_args, get_origin
 
-from positively.cli.paths import is_run
 from positively.config import RENAMED, TrainConfig, current_options
 from positively.errors import ConfigError
 from positively.logs import logger
@@ -25,6 +24,7 @@ from positively.options import (
     read_value,
 )
 from positively.tables.options import CHOSEN_BY_VERBS, ReadOptions
+from positively.workspace import is_run
 
 T = TypeVar("T")
 Values = SimpleNamespace

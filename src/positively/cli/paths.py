@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from positively.errors import ImageError, RunError, TableError
-from positively.workspace import latest_run
+from positively.manifest import MANIFEST
+from positively.workspace import is_run, latest_run
 
 
 def require_table(path: str) -> Path:
@@ -15,11 +16,6 @@ def require_table(path: str) -> Path:
     if not found.exists():
         raise TableError(f"{path}: no such file or folder.")
     return found
-
-
-def is_run(path: Path) -> bool:
-    """Whether a folder holds a run, by the names of its files."""
-    return (path / "config.yaml").exists() and (path / "environment.json").exists()
 
 
 def require_run(path: str | None) -> Path:
@@ -47,7 +43,7 @@ def split_run(places: list[str]) -> tuple[str | None, list[str]]:
         return None, places
     first = Path(places[0])
     if first.exists():
-        is_named = is_run(first) or (first / "config.json").exists()
+        is_named = is_run(first) or all((first / name).exists() for name in ("config.json", MANIFEST))
     else:
         is_named = len(places) > 1 or not first.suffix
     return (places[0], places[1:]) if is_named else (None, places)
