@@ -424,7 +424,7 @@ def test_the_table_takes_no_place_of_another_file(found, tags, table, tmp_path, 
 def test_accepting_from_zero_on_accepts_everything(place, tags, table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["missing", "tags.csv", *words(place, tags, "--accept-above", "0")]) == 0
-    assert f"{(tags.states() == 0).sum():,} tags" in capsys.readouterr().out
+    assert_names(capsys.readouterr().out, f"{(tags.states() == 0).sum():,}")
 
 
 def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, table, tmp_path, capsys, monkeypatch):
@@ -436,7 +436,7 @@ def test_what_is_accepted_does_not_depend_on_what_is_listed(place, tags, found, 
         (tmp_path / "tags.positively" / "missing" / "missing.csv").read_text().count("\n") - 1,
     )
     assert listed == (shown >= 0.9).sum()
-    assert_names(told, listed, f"{(shown >= 0.3).sum()} tags", "0.3")
+    assert_names(told, listed, (shown >= 0.3).sum(), "0.3")
     accepted, _ = read_labels("tags.positively/missing/tags.csv", ReadOptions(images=str(tags.root)))
     assert (accepted.states() == 1).sum() - (tags.states() == 1).sum() == (shown >= 0.3).sum()
 
@@ -504,6 +504,7 @@ def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tm
             "tags.csv --min-count 3 --skip-missing-images --no-verify",
         ),
         ("'my tags.csv' --separator ';'", "'my tags.csv' --separator ';'"),
+        ("tags.csv --head-options.pooling max", "tags.csv --head-options.pooling max"),
     ],
 )
 def test_the_next_command_opens_the_same_table(given, printed):

@@ -175,7 +175,9 @@ def _review(values: Values) -> str:
     words = ["positively", "review", values.table]
     for option in review.parser().options.values():
         value = getattr(values, option.name, option.default)
-        if value != option.default and option.name != "out":
+        if isinstance(value, dict):
+            words += [word for key, one in value.items() for word in (f"{option.flag}.{key}", str(one))]
+        elif value != option.default and option.name != "out":
             words.append(option.flag if value is not False else f"--no-{option.flag[2:]}")
             words += map(str, value if isinstance(value, list) else [value] * (not isinstance(value, bool)))
     return quoted(*words)
