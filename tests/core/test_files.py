@@ -128,7 +128,7 @@ def declared_distributions(project, extras):
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [name for name in project["optional-dependencies"] if name not in ("dev", "peers", "test")]
+    extras = [name for name in project["optional-dependencies"] if name not in ("dev", "docs", "peers", "test")]
     assert imported_distributions() == declared_distributions(project, extras) - {"positively"} - READ
     offline = (ROOT / "src/positively/embedding/offline.py").read_text(encoding="utf-8")
     assert all(name.replace("-", "_") in offline for name in READ)

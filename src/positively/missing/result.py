@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from positively.errors import ConfigError, and_more, plural
+from positively.errors import and_more, needs_extra, plural
 
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -79,7 +79,7 @@ class Pairs:
         try:
             import pandas
         except ImportError as error:
-            raise ConfigError("to_pandas needs pandas: pip install pandas") from error
+            raise needs_extra("to_pandas", "pandas", "pandas") from error
         images = [self.images[row] for row in self.rows.tolist()]
         tags = [self.classes[column] for column in self.columns.tolist()]
         return pandas.DataFrame({"image": images, "tag": tags, **values})
