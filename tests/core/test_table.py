@@ -237,6 +237,11 @@ def test_a_status_that_is_no_state_is_not_read(folder: Path) -> None:
     assert_names(notes, "'Status'")
 
 
+def test_of_two_columns_of_tags_an_empty_one_is_not_read(folder: Path) -> None:
+    table, _ = read(folder, "SourceFile,XMP:Subject,IPTC:Keywords\na.jpg,cat,\nb.jpg,dog,\n")
+    assert states(table) == {"a.jpg": {"cat": 1}, "b.jpg": {"dog": 1}}
+
+
 def test_verified_absences_have_a_column(folder: Path) -> None:
     table, notes = read(folder, "image,tags,absent\na.jpg,cat,dog;bird\nb.jpg,bird;dog,\n")
     assert states(table) == {"a.jpg": {"cat": 1, "dog": -1, "bird": -1}, "b.jpg": {"bird": 1, "dog": 1}}

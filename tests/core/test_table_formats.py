@@ -270,6 +270,7 @@ def test_without_pyarrow_only_parquet_is_out_of_reach(tmp_path, monkeypatch):
         ("a.json", '[{"SourceFile": "a.jpg", "Subject": ["cat"]}]', "exiftool"),
         ("a.json", '{"_via_settings": {}}', "VGG"),
         ("a.json", '{"some": "thing"}', "JSON"),
+        ("a.json", '{"image": "a.jpg", "tags": []}\n{"image": "b.jpg", "tags": []}\n', ".jsonl"),
         ("a.xml", "<?xml version='1.0'?><annotations><image id='0' name='a.jpg'/></annotations>", "CVAT"),
         ("a.xml", "<annotation><object><name>cat</name></object></annotation>", "VOC"),
         ("a.xmp", "<x:xmpmeta xmlns:x='adobe:ns:meta/'/>", "exiftool"),

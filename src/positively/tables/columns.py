@@ -173,7 +173,8 @@ class _Finder:
     def _find_tags(self) -> int | None:
         named = [i for i in self.free if not self.columns[i].is_nameless]
         states = [i for i in named if self.columns[i].is_states and self.columns[i].word not in STATE]
-        for i in self._named([*TAGS, *TAG]):
+        # exiftool writes a column for Subject and one for Keywords, of which one may be empty.
+        for i in sorted(self._named([*TAGS, *TAG]), key=lambda i: not self.columns[i].values):
             # A column 'label' of 1 and 0 among other such columns is a class of that name.
             if not (self.columns[i].is_states and len(states) > 1):
                 return i

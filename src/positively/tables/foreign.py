@@ -103,7 +103,10 @@ def _in_file(path: Path) -> Found | None:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return None  # cut off: the reader says where
+            # Otherwise it is cut off: the reader says where.
+            return (
+                ("JSON lines in a .json file", "Rename it to .jsonl") if _is_object(text.partition("\n")[0]) else None
+            )
         return next((found for test, found in _JSON if test(value)), None)
     if text.startswith("<"):
         return next(found for pattern, found in _XML if re.search(pattern, text[:_START], re.DOTALL))
@@ -115,6 +118,13 @@ def _in_file(path: Path) -> Found | None:
         return "a YOLO file of one image", _AS_COCO
     header = {name.strip().strip('"').casefold() for name in lines[0].split(",")} if lines else set()
     return next((found for names, found in _HEADERS if names <= header), None)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _in_folder(path: Path) -> Found | None:
