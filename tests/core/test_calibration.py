@@ -211,7 +211,7 @@ def test_average_precision_of_positives_reads_states_of_any_kind():
     for kind in (np.asarray, np.ndarray.tolist, sparse.csr_array):
         assert pu_average_precision(kind(states), scores) == expected_value
     assert pu_average_precision(states[:, 0], scores[:, 0]) == pair_average_precision(scores[:, :1], states[:, :1] == 1)
-    with pytest.raises(MetricError, match="shapes"):
+    with pytest.raises(MetricError, match="shape"):
         pu_average_precision(states, scores[:, :2])
     with pytest.raises(MetricError, match="NaN"):
         pu_average_precision(states, np.where(states == 1, np.nan, scores))
