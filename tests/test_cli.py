@@ -135,6 +135,14 @@ def test_a_configuration_file_has_options_of_today_and_of_earlier(tmp_path):
             parser_of("missing").parse(["tags.csv", "--config", str(tmp_path / "c.yaml")])
 
 
+def test_a_recipe_in_a_configuration_file_is_the_same_as_a_word(tmp_path):
+    (tmp_path / "c.yaml").write_text("recipe: voc\nepochs: 2\n")
+    values = parser_of("train").parse(["t.csv", "--config", str(tmp_path / "c.yaml")])
+    assert vars(values) == vars(parser_of("train").parse(["t.csv", "--recipe", "voc", "--epochs", "2"])) | {
+        "config": str(tmp_path / "c.yaml")
+    }
+
+
 def test_the_configuration_of_a_run_does_not_move_other_verbs_into_its_folder(run):
     words = ["tags.csv", "--config", str(run / "config.yaml")]
     assert parser_of("missing").parse(words).out is parser_of("review").parse(words).out is None

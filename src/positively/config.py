@@ -34,7 +34,7 @@ class ModelOptions:
     'probe' on a CPU and 'finetune' on a GPU, where method 'auto' keeps the fine-tuned network only if it is better than
     the probe."""
     head: Name = "auto"
-    """Layers from the features to the classes. 'linear': pooling and one linear layer. 'semantic-graph': one feature
+    """Layers from the backbone to the classes. 'linear': pooling and one linear layer. 'semantic-graph': one feature
     per class by attention, and a graph of the classes (14 million weights, the head of the published results).
     'kernel': the kernel classifier of the probe. 'ml-gcn', 'cadm', 'cop' and 'dual-coop' belong to the methods of these
     names. 'auto' is what the method needs, else 'linear'."""
@@ -130,9 +130,9 @@ class LearningOptions:
     """Stop after this many epochs without improvement, and use the best one; default: 0, which means never. With method
     'distill' the default is 1 at depth 'tail' and 3 at 'finetune'."""
     solve_head: bool | None = None
-    """After training, fit a closed-form head on the features of the network; default: with method 'auto'. It is used if
-    it ranks held-out tags higher than the closed form does on the network before training; that one is used otherwise.
-    For a network with random first weights, it is compared with the network's own head."""
+    """After training, fit a closed-form head on the embeddings of the network; default: with method 'auto'. It is used
+    if it ranks held-out tags higher than the closed form does on the network before training; that one is used
+    otherwise. For a network with random first weights, it is compared with the network's own head."""
     refit: bool | None = None
     """After thresholds are chosen, train again on all images, held-out images included; default: at depth 'probe',
     unless the table has a 'val' split. Methods without steps ignore it."""

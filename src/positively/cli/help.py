@@ -32,7 +32,11 @@ def format_help(parser: Parser, everything: bool = False) -> str:
             text = _text(option)
             lines += _row(f"  {_left(option)}", text if everything else _first_sentence(text), width)
         lines.append("")
-    rest = "" if everything or len(parser.common) == len(parser.options) else "--help-all shows every option; "
+    rest = (
+        ""
+        if everything or not parser.common or len(parser.common) == len(parser.options)
+        else "--help-all shows every option; "
+    )
     lines += textwrap.wrap(f"{rest}--verbose prints details; --debug shows the traceback of an error.", width)
     return "\n".join(lines)
 

@@ -156,12 +156,13 @@ class Parser:
         places, typed = self._read_words(words)
         stored = _read_config(typed["config"]) if typed.get("config") else {}
         layers = [self._check_stored(stored, typed.get("config", "")), typed]
-        if typed.get("recipe"):
+        named = typed.get("recipe") or layers[0].get("recipe")
+        if named:
             from positively.research.recipes import read_recipe
 
-            recipe = read_recipe(typed["recipe"]).train
+            recipe = read_recipe(named).train
             known = {name: value for name, value in recipe.items() if name in self.options}
-            layers.insert(0, self._check_stored(known, f"recipe {typed['recipe']}"))
+            layers.insert(0, self._check_stored(known, f"recipe {named}"))
         values = self.defaults()
         for name, value in (item for layer in layers for item in layer.items()):
             values[name] = {**(values[name] or {}), **value} if isinstance(value, dict) else value

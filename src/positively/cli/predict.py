@@ -32,8 +32,8 @@ def parser() -> Parser:
     )
     made.add_place(
         "image",
-        "Run folder (default: the latest run in this folder), then image files, folders, or tables of images (CSV, "
-        "TSV, Parquet, COCO json). '-' reads a list of paths from standard input.",
+        "Run folder (default: the latest run in this folder), then image files, folders, or tables of images. "
+        "'-' reads a list of paths from standard input.",
         required=False,
         many=True,
     )

@@ -26,9 +26,6 @@ from positively.randomness import random_stream
 # Label tables up to this size are converted to dense arrays once.
 _DENSE_ENTRIES = 100_000_000
 
-# Threads that read images. More are slowed down by the interpreter lock.
-_MOST_THREADS = 4
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Key = tuple[int, int]
