@@ -253,6 +253,11 @@ def test_without_a_run_the_latest_of_the_folder_is_used(run, scenes, tmp_path, m
     ):
         assert main(words) == 0
         assert "mine" in capsys.readouterr().err
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copytree(scenes / "test", tmp_path / "photos")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["report"]) == 2 and main(["predict", str(tmp_path / "photos")]) == 0
+    assert "mine" in capsys.readouterr().err
 
 
 def test_the_first_word_of_predict_is_a_run_if_it_can_be_one(run, tmp_path):

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if values.run is None and is_run(Path(values.table)):
         raise ConfigError(f"{values.table} is a run. Name the table with the test images after it.")
     require_table(values.table)
-    values.run = require_run(values.run)
+    values.run = require_run(values.run, [values.table])
     from positively.embedding import read_embeddings
     from positively.logs import counted_progress, logger
     from positively.registry import load_plugin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from positively.errors import ImageError, RunError, TableError
@@ -18,10 +19,16 @@ def require_table(path: str) -> Path:
     return found
 
 
-def require_run(path: str | None) -> Path:
-    """The folder of a finished run: the one that was named, or the latest run of the current folder."""
+def require_run(path: str | None, near: Sequence[str] = ()) -> Path:
+    """The folder of a finished run: the one that was named, or the latest run of the current folder.
+
+    Args:
+        path: The folder, if one was named.
+        near: Images or tables; runs next to them are searched if the current folder has none.
+    """
     if path is None:
-        latest = latest_run()
+        folders = [folder for place in map(Path, near) for folder in (place, place.parent)]
+        latest = next((run for folder in (Path(), *folders) if (run := latest_run(folder)) is not None), None)
         if latest is None:
             raise RunError("There is no run in this folder. Name a run folder, or train one: positively train tags.csv")
         print(f"Run: {latest}", file=sys.stderr)

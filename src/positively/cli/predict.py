@@ -66,7 +66,7 @@ def _predict(values: Values) -> int:
     if values.out is None and process_count() > 1:
         raise ConfigError(f"Several processes need a file to write to: pass {option('out', 'FILE')}.")
     named, values.image = split_run(values.image)
-    values.run = require_run(named)
+    values.run = require_run(named, [place for place in values.image if place != "-"][:1])
     if bool(values.image) == bool(values.embeddings):
         raise ConfigError(f"Name images, folders or tables; or pass {option('embeddings', 'FILE')} in their place.")
     require_images(values.image)
