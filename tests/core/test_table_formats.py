@@ -355,6 +355,25 @@ def test_a_workbook_keeps_its_sheets_types_and_formulas(tmp_path):
     assert [again["Fotos"].cell(3, place).data_type for place in (2, 3)] == ["s", "f"]
 
 
+def test_merged_cells_of_a_workbook_stay_merged(tmp_path):
+    save_photos(tmp_path)
+    book = openpyxl.Workbook()
+    for row in (["image", "tags", "note"], ["a.jpg", "car", "mine"], ["b.jpg", "car"]):
+        book.active.append(row)
+    book.active.merge_cells("C2:C3")
+    book.save(tmp_path / "tags.xlsx")
+    table, _ = read_labels(tmp_path / "tags.xlsx")
+    write_table(tmp_path / "new.xlsx", table, {}, source=tmp_path / "tags.xlsx", options=ReadOptions())
+    assert str(openpyxl.load_workbook(tmp_path / "new.xlsx").active.merged_cells) == "C2:C3"
+    book.active["B3"].value = None
+    book.active.merge_cells("B2:B3")
+    book.save(tmp_path / "tags.xlsx")
+    with pytest.raises(TableError, match="B3"):
+        write_table(
+            tmp_path / "new.xlsx", table, {("b.jpg", "dog"): 1}, source=tmp_path / "tags.xlsx", options=ReadOptions()
+        )
+
+
 def test_without_openpyxl_only_workbooks_are_out_of_reach(tmp_path, monkeypatch):
     path = write_example("xlsx", tmp_path)
     monkeypatch.setitem(sys.modules, "openpyxl", None)

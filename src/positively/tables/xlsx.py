@@ -112,8 +112,14 @@ def _copied(cell: Any) -> tuple[object, str]:
 
 def _fill(sheet: Any, row: int, values: Sequence[tuple[object, str]]) -> None:
     """Write values with their types; "s" is text, also if it begins with "="."""
+    from openpyxl.cell import MergedCell
+
     for column, (value, kind) in enumerate(values, 1):
         cell = sheet.cell(row, column)
+        if value in ("", None) and cell.value is None:
+            continue
+        if isinstance(cell, MergedCell):
+            raise TableError(f"Sheet {sheet.title!r}: cell {cell.coordinate} is merged with others. Unmerge them.")
         cell.value = None if value == "" else value
         if kind == "s" and value:
             cell.data_type = "s"
