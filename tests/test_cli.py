@@ -253,6 +253,9 @@ def test_without_a_run_the_latest_of_the_folder_is_used(run, scenes, tmp_path, m
     ):
         assert main(words) == 0
         assert "mine" in capsys.readouterr().err
+    for words in (["report", "tags.positively"], ["predict", "tags.positively", str(scenes / "test")]):
+        assert main(words) == 0
+        assert "mine" in capsys.readouterr().err
     (tmp_path / "elsewhere").mkdir()
     shutil.copytree(scenes / "test", tmp_path / "photos")
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -266,6 +269,9 @@ def test_the_first_word_of_predict_is_a_run_if_it_can_be_one(run, tmp_path):
     assert split_run([str(run), photos]) == (str(run), [photos])
     (tmp_path / "photos" / "config.json").touch()  # of another program
     assert split_run([photos]) == (None, [photos]) and split_run(["-"]) == (None, ["-"]) and split_run([]) == (None, [])
+    for places in ([photos, str(run)], [str(run), photos, str(run)]):
+        with pytest.raises(ConfigError, match=re.escape(str(run))):
+            split_run(places)
     assert split_run([gone, photos]) == (gone, [photos]) and split_run([f"{gone}.jpg"]) == (None, [f"{gone}.jpg"])
 
 

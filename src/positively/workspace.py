@@ -56,6 +56,11 @@ def is_run(folder: Path) -> bool:
     return (folder / "config.yaml").exists() and (folder / "environment.json").exists()
 
 
+def is_workspace(folder: Path) -> bool:
+    """Whether a folder is a workspace with runs."""
+    return folder.suffix == _ENDING and (folder / "runs").is_dir()
+
+
 def latest_run(folder: str | Path = ".") -> Path | None:
     """The run that was finished last among those of a folder; None if there is none.
 

@@ -83,6 +83,12 @@ def test_without_weights_the_demo_says_what_to_install_before_it_draws(small, mo
 
 
 @pytest.mark.skipif(HAS_TORCH, reason="torch is installed here")
+@pytest.mark.parametrize("words", [["--seeds", "3"], ["--paper", "--backbone", "lite0"]])
+def test_an_option_of_the_other_demo_is_refused(small, words, capsys):
+    assert main(["demo", *words]) == 2
+    assert words[-2] in capsys.readouterr().err
+
+
 def test_without_torch_the_demo_of_the_paper_says_so_before_it_draws(small, capsys):
     assert main(["demo", "--paper"]) == 2
     assert "positively[torch]" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from positively.cli.parsing import Parser
+from positively.errors import ConfigError, option
 from positively.options import Count, Folder, Name
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Run the demo and show the results."""
     values = parser().parse(arguments)
+    idle = values.backbone != "auto" and "backbone" if values.paper else values.seeds != 2 and "seeds"
+    if idle:
+        where = "without" if values.paper else "with"
+        raise ConfigError(f"{option(idle)} only applies {where} {option('paper', True)}.")
     if values.paper:
         return _paper(Path(values.out or _PAPER_OUT), values.seeds)
     return _library(Path(values.out or _OUT), values.backbone)

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from positively.errors import ImageError, RunError, TableError
+from positively.errors import ConfigError, ImageError, RunError, TableError
 from positively.manifest import MANIFEST
-from positively.workspace import is_run, latest_run
+from positively.workspace import is_run, is_workspace, latest_run
 
 
 def require_table(path: str) -> Path:
@@ -20,17 +20,19 @@ def require_table(path: str) -> Path:
 
 
 def require_run(path: str | None, near: Sequence[str] = ()) -> Path:
-    """The folder of a finished run: the one that was named, or the latest run of the current folder.
+    """The folder of a finished run: the one that was named, or the latest of the workspace that was named, or here.
 
     Args:
-        path: The folder, if one was named.
+        path: The run or the workspace, if one was named.
         near: Images or tables; runs next to them are searched if the current folder has none.
     """
-    if path is None:
-        folders = [folder for place in map(Path, near) for folder in (place, place.parent)]
-        latest = next((run for folder in (Path(), *folders) if (run := latest_run(folder)) is not None), None)
+    if path is None or is_workspace(Path(path)):
+        beside = [folder for place in map(Path, near) for folder in (place, place.parent)]
+        folders = [Path(), *beside] if path is None else [Path(path)]
+        latest = next((run for folder in folders if (run := latest_run(folder)) is not None), None)
         if latest is None:
-            raise RunError("There is no run in this folder. Name a run folder, or train one: positively train tags.csv")
+            where = path or "this folder"
+            raise RunError(f"There is no run in {where}. Name a run folder, or train one: positively train tags.csv")
         print(f"Run: {latest}", file=sys.stderr)
         return latest
     found = Path(path)
@@ -49,8 +51,13 @@ def split_run(places: list[str]) -> tuple[str | None, list[str]]:
     if not places or places[0] == "-":
         return None, places
     first = Path(places[0])
+    late = next((place for place in places[1:] if is_run(Path(place))), None)
+    if late is not None:
+        raise ConfigError(f"{late} is a run. Name one run, before the images.")
     if first.exists():
-        is_named = is_run(first) or all((first / name).exists() for name in ("config.json", MANIFEST))
+        is_named = (
+            is_run(first) or is_workspace(first) or all((first / name).exists() for name in ("config.json", MANIFEST))
+        )
     else:
         is_named = len(places) > 1 or not first.suffix
     return (places[0], places[1:]) if is_named else (None, places)
