@@ -325,6 +325,9 @@ def test_check_prints_json_for_programs(scenes, tmp_path, capsys):
     assert main(["check", str(tmp_path / "tags.csv"), "--json"]) == 2
     problems = {problem["code"]: problem for problem in json.loads(capsys.readouterr().out)["problems"]}
     assert "gone.png" in problems["missing-images"]["sentence"] and problems["missing-images"]["stops_training"]
+    (tmp_path / "tags.json").write_text("[]")
+    assert main(["check", str(tmp_path / "tags.json"), "--json"]) == 2
+    assert "tags.json" in json.loads(capsys.readouterr().out)["problems"][0]["sentence"]
 
 
 def test_check_looks_without_training(scenes, tmp_path, monkeypatch, capsys):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from positively.cli.parsing import Parser, Values, read_options
 from positively.cli.paths import require_table
-from positively.errors import ConfigError, in_shell, option, plural
+from positively.errors import ConfigError, PositivelyError, in_shell, option, plural
 from positively.options import File, Name
+from positively.tables.diagnostics import Problem
 from positively.tables.options import READABLE, ReadOptions
 
 if TYPE_CHECKING:
     from positively.labels import LabelTable
-    from positively.tables.diagnostics import Problem
 
 
 def parser() -> Parser:
@@ -84,7 +84,12 @@ def main(arguments: list[str]) -> int:
         from positively.registry import load_plugin
 
         load_plugin(values.plugin)
-    result = Result() if values.table is None else _check(values)
+    try:
+        result = Result() if values.table is None else _check(values)
+    except PositivelyError as error:
+        if not values.json:
+            raise
+        result = Result(problems=[Problem("unreadable table", error.message, stops_training=True)])
     if values.json:
         print(json.dumps(_as_json(result), indent=2, ensure_ascii=False))
     elif values.table is None:
