@@ -11,6 +11,7 @@ Names are imported on first use, so ``import positively`` and ``positively --hel
 ``PUClassifier`` imports scikit-learn.
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -50,18 +51,15 @@ __all__ = [
     "embed",
     "find_missing",
     "fit",
-    "losses",
     "metrics",
-    "models",
     "probe",
     "read",
     "register_embedder",
-    "register_head",
-    "register_loss",
-    "register_method",
     "register_table",
     "write_report",
 ]
+if find_spec("torch") is not None:  # else ``from positively import *`` would fail
+    __all__ += ["losses", "models", "register_head", "register_loss", "register_method"]
 
 if TYPE_CHECKING:
     from positively import losses, metrics, models, probe

@@ -69,7 +69,7 @@ class PositivelyError(Exception):
         return in_python(self.message)
 
 
-class LabelError(PositivelyError):
+class LabelError(PositivelyError, ValueError):
     """Label states or label tables are invalid or do not fit together."""
 
 
@@ -93,6 +93,10 @@ class InputError(ConfigError, ValueError):
     """An argument of an estimator is invalid; a ValueError, as scikit-learn's contract requires."""
 
 
+class MissingExtraError(ConfigError, AttributeError):
+    """A part of the package needs an extra that is not installed; an AttributeError, so that ``hasattr`` is False."""
+
+
 class FileError(PositivelyError):
     """A file cannot be written, for example because the disk is full."""
 
@@ -109,7 +113,7 @@ class InterruptedRunError(RunError):
     """A training was interrupted and left a checkpoint."""
 
 
-class MetricError(PositivelyError):
+class MetricError(PositivelyError, ValueError):
     """A metric cannot be computed from these scores and labels."""
 
 
@@ -121,7 +125,7 @@ def explained(error: ImportError) -> Exception:
     package = (error.name or "").partition(".")[0]
     if package not in _WINGS:
         return error
-    return ConfigError(
+    return MissingExtraError(
         f"This needs {package}, which is not part of the light installation: pip install 'positively[torch]'"
     )
 
