@@ -18,7 +18,7 @@ from positively.labels import LabelTable
 from positively.logs import logger, shown
 from positively.machine import process_count, trains_on_gpu
 from positively.missing import MissingTags, missing_in_scores, missing_in_table
-from positively.options import check_options, kinds_of
+from positively.options import check_options, kinds_of, shown_value
 from positively.pipeline import (
     check_probe_config,
     embed_table,
@@ -51,6 +51,12 @@ def read(path: str | Path, *, split: str | None = None, quiet: bool = False, **o
         quiet: Log nothing, unless logging is configured.
         **options: Fields of :class:`positively.ReadOptions`, such as ``images="photos/"``.
     """
+    if not isinstance(path, str | Path):
+        raise ConfigError(
+            f"read takes the path of a table, not {shown_value(path)}. Write a DataFrame to a file "
+            "(frame.to_csv('tags.csv', index=False)), or make a table from an array of states: "
+            "po.LabelTable.from_states(images, classes, states)."
+        )
     options = _renamed(options)
     table, notes = read_labels(path, ReadOptions(**_checked(options, ReadOptions, "read")))
     with shown(quiet):
@@ -82,7 +88,9 @@ def fit(
         **options: Fields of :class:`positively.TrainConfig`, such as ``epochs=10``.
     """
     if not isinstance(table, LabelTable):
-        raise ConfigError(f"fit takes a table, not {table!r}; read it first: po.read('tags.csv', images='photos/').")
+        raise ConfigError(
+            f"fit takes a table, not {shown_value(table)}; read it first: po.read('tags.csv', images='photos/')."
+        )
     options = _renamed(options)
     module = None if backbone is None or isinstance(backbone, str) else backbone
     named = {"method": method, "backbone": backbone if module is None else type(module).__name__}
@@ -226,6 +234,12 @@ def find_missing(
             run = source if isinstance(source, Run) else Run(source)
             listed = missing_in_run(run, min_probability=min_probability)
             return replace(listed, root=photo_root(run.path, listed.images, read_config(run.folder)) or Path())
+        if hasattr(source, "predict_proba"):
+            raise ConfigError(
+                "find_missing takes probabilities of a model that did not see the labels, not the model. For a "
+                "PUClassifier pass scipy.special.expit(classifier.loo_scores_), for another classifier "
+                "cross_val_predict(classifier, X, Y, method='predict_proba')."
+            )
         if states is None:
             raise ConfigError("find_missing takes a table, a run, or an array of probabilities with its states.")
         if isinstance(images, str | Path):
@@ -281,5 +295,19 @@ def _renamed(options: dict[str, Any]) -> dict[str, Any]:
 def _checked(options: dict[str, Any], kind: type, function: str) -> dict[str, Any]:
     """Options whose names and values the dataclass knows; paths become text."""
     checked = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+    if checked.get("embeddings") is not None:
+        checked["embeddings"] = _files(checked["embeddings"])
     check_options(function, checked, kinds_of(kind))
     return checked
+
+
+def _files(embeddings: Any) -> list[str]:
+    """Files with embeddings, from one path or several."""
+    given = [embeddings] if isinstance(embeddings, str | Path) else embeddings
+    if not (isinstance(given, list | tuple) and all(isinstance(file, str | Path) for file in given)):
+        raise ConfigError(
+            f"embeddings are files here, not {shown_value(embeddings)}. Save the array in the order of the table with "
+            "np.savez('photos.npz', embeddings=X, images=table.images), and pass embeddings='photos.npz'. Without "
+            "files: po.PUClassifier().fit(X, table.states())."
+        )
+    return [str(file) for file in given]

@@ -145,7 +145,7 @@ def and_more(items: Sequence[object], shown: int = 5) -> str:
     >>> and_more(["a", "b", "c"], shown=2)
     'a, b (1 more)'
     """
-    listed = ", ".join(_shortened(str(item)) for item in items[:shown])
+    listed = ", ".join(shortened(str(item)) for item in items[:shown])
     rest = len(items) - shown
     return f"{listed} ({rest} more)" if rest > 0 else listed
 
@@ -159,7 +159,7 @@ def plural(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def _shortened(text: str, longest: int = 160) -> str:
+def shortened(text: str, longest: int = 160) -> str:
     """The beginning and the end of a long text."""
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 4 :]}"
 

@@ -44,6 +44,8 @@ def check_states(states: npt.ArrayLike) -> States:
     """
     array = np.asarray(states)
     wrong = array[~np.isin(array, (1, 0, -1))]
+    if wrong.size and wrong.dtype.kind == "f" and np.isnan(wrong).all():
+        raise LabelError("Label states contain NaN. Use 0 for unknown labels, for example Y.fillna(0).")
     if wrong.size:
         raise LabelError(
             f"Label states must be +1 (positive), 0 (unknown) or -1 (negative); found {wrong.flat[0]!s} "

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from functools import cache
+from pathlib import PurePath
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from positively.errors import ConfigError
+from positively.errors import ConfigError, shortened
 
 T = TypeVar("T")
 
@@ -65,7 +66,19 @@ def check_value(what: str, value: Any, kind: Any) -> None:
     positively.errors.ConfigError: epochs must be a whole number at least 1 or None, not 'ten'.
     """
     if not any(_fits(value, part) for part in alternatives(kind)):
-        raise ConfigError(f"{what} must be {describe_kind(kind)}, not {value!r}.")
+        raise ConfigError(f"{what} must be {describe_kind(kind)}, not {shown_value(value)}.")
+
+
+def shown_value(value: Any) -> str:
+    """A value in a message: plain values as they are written, and of others, such as arrays, the kind alone.
+
+    >>> shown_value("ten"), shown_value({1, 2})
+    ("'ten'", 'a set')
+    """
+    if value is None or isinstance(value, str | int | float | list | tuple | dict | PurePath):
+        return shortened(repr(value))
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def check_options(owner: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 import positively as po
 from positively.cli import main
-from positively.errors import ConfigError
+from positively.errors import ConfigError, RunError
 
 
 class Embedder:
@@ -85,3 +85,23 @@ def test_embeddings_in_place_of_photos_serve_every_verb_though_no_photo_is_there
     assert code == 0, said.err
     code, said = call("evaluate", run, files["train"], "--embeddings", tmp_path / "train.npz", *complete)
     assert code == 2 and "train-" in said.err  # it learned from images of these names
+
+
+def test_python_takes_files_of_embeddings_and_says_what_to_do_with_an_array(tables, tmp_path):
+    table = tables[0].select(np.arange(80))
+    X = ((table.states() == 1) + 0.3 * np.random.default_rng(0).random((80, len(table.classes)))).astype(np.float32)
+    known = table.with_known_ratio(0.6, 0).positives_only()
+    file = tmp_path / "photos.npz"
+    np.savez(file, embeddings=X, images=np.array(table.images))
+    first, second = (po.find_missing(known, embeddings=given, quiet=True) for given in (file, [file]))
+    assert first[:5] == second[:5]
+    for call in (po.find_missing, po.fit):
+        with pytest.raises(ConfigError, match="savez") as caught:
+            call(known, embeddings=X)
+        assert len(str(caught.value)) < 400
+    run = po.fit(known, embeddings=str(file), out=tmp_path / "run", quiet=True)
+    assert run.predict_embeddings(X[:2], ["a", "b"], top=1)[0].image == "a"
+    with pytest.raises(RunError, match="2-D"):
+        run.predict_embeddings(X[0], ["a"])
+    with pytest.raises(ConfigError, match=r"read\("):
+        run.evaluate("test.csv")

@@ -273,6 +273,11 @@ def test_names_of_features_are_kept(data):
         ({"y": np.ones(300)}, "one class"),
         ({"y": np.full((300, 2), 3)}, "Label states"),
         ({"y": np.zeros((5, 2))}, "samples"),
+        ({"y": np.zeros((300, 2))}, "positive"),
+        ({"y": -(np.arange(300) % 2)}, "positive"),
+        ({"y": np.full((300, 2), np.nan)}, "fillna"),
+        ({"y": po.LabelTable.from_positives(["a.jpg"], ["cat"], [[0]])}, "states"),
+        ({"X": np.ones((300, 2, 2, 3))}, "4 dimensions"),
         ({"groups": [1, 2]}, "groups"),
         ({"groups": "series"}, "'auto'"),
         ({"groups": np.zeros(300)}, "copies"),
@@ -332,3 +337,11 @@ def test_scikit_learn_is_imported_by_the_classifier_alone():
         "assert 'sklearn' in sys.modules and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_class_without_a_positive_is_named(data):
+    Y = data[1].copy()
+    Y[:, 2] = 0
+    with pytest.warns(UserWarning, match="2"):
+        classifier = po.PUClassifier().fit(data[0], Y)
+    assert not classifier.predict(data[0])[:, 2].any()

@@ -7,6 +7,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
@@ -314,3 +315,14 @@ def test_nothing_warns_on_odd_input():
         warnings.simplefilter("error")
         metrics.evaluate(np.full((3, 1), -np.inf), [[1], [-1], [0]], ["only"], 0.5)
         metrics.precision_recall_curve(np.full((2, 1), np.inf), [[1], [-1]])
+
+
+def test_sparse_states_are_scored_and_one_dimension_is_refused():
+    scores, states = random_case(0)
+    sparse = scipy.sparse.csr_array(states)
+    assert metrics.mean_average_precision(scores, sparse) == metrics.mean_average_precision(scores, states)
+    assert metrics.f1_scores(scores, sparse) == metrics.f1_scores(scores, states)
+    with pytest.raises(ValueError, match="2-D"):
+        metrics.mean_average_precision(scores[:, 0], states[:, 0])
+    with pytest.raises(LabelError, match="fillna"):
+        metrics.average_precision(scores, np.full(scores.shape, np.nan))

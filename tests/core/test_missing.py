@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import scipy
 from scipy.special import expit
 
 import positively as po
@@ -163,6 +164,17 @@ def test_arrays_that_make_no_sense_are_refused():
         po.find_missing(scores[:, :2], states)
     with pytest.raises(ConfigError, match="states"):
         po.find_missing(scores)
+    with pytest.raises(ConfigError, match="loo_scores_"):
+        po.find_missing(po.PUClassifier(), states)
+    with pytest.raises(ConfigError, match="from_states"):
+        po.read(states)
+
+
+def test_sparse_states_give_the_same_list():
+    scores, _, states = made(images=200)
+    found = po.find_missing(scores, states)
+    again = po.find_missing(scores, scipy.sparse.csr_array(states))
+    assert found[:20] == again[:20] and len(repr(found.wrong)) < 80
 
 
 # Tables and runs.

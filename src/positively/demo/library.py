@@ -65,7 +65,7 @@ class Library:
         return self.folder / "new-photos.csv"
 
 
-def make_library(folder: Path, photos: int = PHOTOS, new_photos: int = NEW_PHOTOS, seed: int = 0) -> Library:
+def make_library(folder: str | Path, photos: int = PHOTOS, new_photos: int = NEW_PHOTOS, seed: int = 0) -> Library:
     """Draw a photo library; what is there already is not drawn again.
 
     Tags are missing not at random: some albums carry no tag at all, small things are left out more often than large
@@ -77,6 +77,7 @@ def make_library(folder: Path, photos: int = PHOTOS, new_photos: int = NEW_PHOTO
         new_photos: Photos of other albums with every tag.
         seed: Seed of everything that is drawn.
     """
+    folder = Path(folder)
     library = Library(folder)
     if library.photos.exists():  # written last
         return library

@@ -95,7 +95,12 @@ def check_inputs(scores: npt.ArrayLike, states: npt.ArrayLike) -> tuple[Scores, 
     A NaN score is an error even where the label is unknown, because it means that the model is broken.
     """
     checked_scores, checked_states = as_floats(scores), check_states(to_array(states))
-    if checked_scores.ndim != 2 or checked_scores.shape != checked_states.shape:
+    if checked_scores.ndim != 2 or checked_states.ndim != 2:
+        raise MetricError(
+            f"Pass 2-D arrays of scores and label states, images × classes; got {checked_scores.shape} and "
+            f"{checked_states.shape}. For one class, pass columns: scores[:, None], states[:, None]."
+        )
+    if checked_scores.shape != checked_states.shape:
         raise MetricError(
             f"Scores and label states must have the same shape, images × classes; got {checked_scores.shape} and "
             f"{checked_states.shape}."
@@ -115,10 +120,13 @@ def as_floats(values: npt.ArrayLike) -> Scores:
 
 
 def to_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Convert nested lists, an array or a torch tensor on any device to an array, without importing torch."""
-    if not hasattr(values, "detach"):
-        return np.asarray(values)
-    tensor: Any = values.detach().cpu()
+    """Convert nested lists, an array, a sparse matrix or a torch tensor to an array, without importing torch."""
+    given: Any = values
+    if hasattr(given, "toarray"):
+        return np.asarray(given.toarray())
+    if not hasattr(given, "detach"):
+        return np.asarray(given)
+    tensor = given.detach().cpu()
     # numpy has no bfloat16; float32 represents every 16-bit and 8-bit float exactly.
     return np.asarray((tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor).numpy())
 

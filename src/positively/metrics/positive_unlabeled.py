@@ -49,7 +49,7 @@ def pu_average_precision(states: npt.ArrayLike, scores: npt.ArrayLike, *, top: f
     >>> pu_average_precision([1, 0, 1, 0], [3.0, 2.0, 1.0, 0.0])
     0.043478260869565216
     """
-    known = check_states(to_array(states.toarray() if hasattr(states, "toarray") else states))
+    known = check_states(to_array(states))
     values = as_floats(scores)
     if known.shape != values.shape or known.ndim not in (1, 2):
         raise MetricError(

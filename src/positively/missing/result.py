@@ -64,6 +64,9 @@ class Pairs:
         row, column = int(self.rows[place]), int(self.columns[place])
         return Suggestion(self.images[row], self.classes[column], float(self.values[place]))
 
+    def __repr__(self) -> str:
+        return f"Pairs({plural(len(self), 'pair')} of image and tag)"
+
     def __iter__(self) -> Iterator[Suggestion]:
         return (self[place] for place in range(len(self)))
 

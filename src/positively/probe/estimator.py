@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Literal, Self
@@ -17,8 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from positively.calibration import CalibratedScores
-from positively.errors import InputError, PositivelyError
-from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, States, check_states
+from positively.errors import InputError, PositivelyError, and_more
+from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelTable, States, check_states
 from positively.metrics import pu_average_precision
 from positively.probe.choice import Criterion
 from positively.probe.fitting import LANDMARKS, WIDTH, KernelName, fit
@@ -62,7 +63,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probe_: The fitted :class:`positively.probe.Probe`.
         n_features_in_: Number of features.
         feature_names_in_: Names of the features, if ``X`` has names that are all strings.
+        missing_: Probability that each unknown label of the training rows is positive, in the shape of ``y``; NaN where
+            a label is known.
+        loo_scores_: Leave-one-out logits of the training rows, in the shape of ``y``. They did not see the label they
+            score: ``po.find_missing(scipy.special.expit(classifier.loo_scores_), Y)``.
 
+    >>> import numpy as np
     >>> import positively as po
     >>> from sklearn.datasets import make_multilabel_classification
     >>> X, truth = make_multilabel_classification(500, n_features=12, n_classes=4, random_state=0)
@@ -136,6 +142,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with _value_errors():
             states = self._states(y)
             check_consistent_length(X, states)
+            _require_positives(states, list(getattr(y, "columns", ())))
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
                 if self._is_binary and len(np.unique(states[sample_weight > 0])) < 2:
@@ -278,7 +285,15 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Any, reset: bool = False, y: Any = "no_validation") -> npt.NDArray[np.float32]:
         """Validated features in single precision; scikit-learn cannot validate N×(1+P)×D."""
-        if len(getattr(X, "shape", np.shape(X) if isinstance(X, list | tuple) else ())) != 3:
+        if isinstance(X, LabelTable):
+            raise InputError("X must be embeddings, not a table: po.embed(table).X.")
+        dimensions = len(getattr(X, "shape", np.shape(X) if isinstance(X, list | tuple) else ()))
+        if dimensions > 3:
+            raise InputError(
+                f"X has {dimensions} dimensions. Pass embeddings N×D, or N×(1+P)×D with parts; po.embed computes them "
+                "from images."
+            )
+        if dimensions != 3:
             given = {"y": None if y is None else "no_validation"} if reset else {}
             return np.asarray(validate_data(self, X, dtype=np.float32, reset=reset, **given))
         parts = np.asarray(check_array(X, allow_nd=True, dtype=np.float32, estimator=self, input_name="X"))
@@ -288,9 +303,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _states(self, y: Any) -> Any:
         """Label states N×C of 2-D or 1-D labels; sets ``classes_``."""
+        if isinstance(y, LabelTable):
+            raise InputError("y must be an array of label states, not a table: pass table.states().")
         if sparse.issparse(y):
             y = check_array(y, accept_sparse="csr", dtype=None, input_name="y")
         else:
+            array = np.asarray(y)
+            if array.ndim == 2 and array.dtype.kind == "f":
+                check_states(array)  # its message says what to do about NaN
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         if y.ndim == 2:
             self.classes_: Any = np.tile([0, 1], (y.shape[1], 1))
@@ -302,6 +322,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"Only binary classification is supported for 1-D y, and y has {len(values)} classes. Pass an array of "
                 "rows × classes with states 1 (positive), 0 (unknown) and -1 (negative)."
             )
+        if values.dtype.kind in "fi" and set(values.tolist()) <= {0, -1}:
+            raise InputError("y has no positive label (1): it holds unknown (0) and negative (-1) labels only.")
         if len(values) < 2:
             raise InputError("y has one class; pass rows of two classes.")
         self.classes_ = values
@@ -325,6 +347,18 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.random_state, Integral):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+def _require_positives(states: Any, names: Sequence[Any]) -> None:
+    """Raise if no label is positive; warn about classes without a positive label."""
+    check_states(states.data if sparse.issparse(states) else states)
+    counts = np.asarray((states == POSITIVE).sum(axis=0)).reshape(-1)
+    without = np.flatnonzero(counts == 0).tolist()
+    if len(without) == len(counts):
+        raise InputError("y has no positive label (1), so there is nothing to learn.")
+    if without:
+        listed = and_more([names[column] if names else column for column in without])
+        warnings.warn(f"Columns of y with no positive label are never predicted: {listed}.", UserWarning, stacklevel=3)
 
 
 @contextmanager

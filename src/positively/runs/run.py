@@ -22,7 +22,7 @@ from positively.logs import logger
 from positively.machine import trains_on_gpu
 from positively.metrics import Evaluation, evaluate
 from positively.metrics.logits import sigmoid
-from positively.options import Runtime
+from positively.options import Runtime, shown_value
 from positively.probe import KernelClassifier, LinearClassifier
 from positively.registry import EMBEDDERS, TORCH
 from positively.runs.folder import RunFolder
@@ -288,27 +288,32 @@ class Run:
                 progress(1)
         return result
 
-    def scores_of_embeddings(self, embeddings: Embeddings) -> Scores:
+    def scores_of_embeddings(self, embeddings: Embeddings | npt.ArrayLike) -> Scores:
         """Scores N×C of embeddings of the kind that the run was trained on."""
         return sigmoid(self.classifier.logits(self._checked(embeddings).X))
 
     def predict_embeddings(
-        self, embeddings: Embeddings, names: Sequence[str], *, top: int | None = None
+        self, embeddings: Embeddings | npt.ArrayLike, names: Sequence[str], *, top: int | None = None
     ) -> list[Prediction]:
         """As :meth:`predict`, for embeddings in place of images.
 
         Args:
-            embeddings: One row per item.
+            embeddings: One row per item; an array is taken as embeddings of the network of the training.
             names: Names of the items.
             top: This many best tags, regardless of thresholds.
         """
         tagger = Tagger(self, top)
         return [tagger.tags(*row) for row in zip(names, self.scores_of_embeddings(embeddings), strict=True)]
 
-    def _checked(self, embeddings: Embeddings) -> Embeddings:
+    def _checked(self, embeddings: Embeddings | npt.ArrayLike) -> Embeddings:
         """Check that embeddings match those the run was trained on."""
         if not self.is_probe:
             raise RunError(f"{self.path} is a fine-tuned network, which takes images and not embeddings.")
+        if not isinstance(embeddings, Embeddings):
+            rows = np.asarray(embeddings)
+            if rows.ndim not in (2, 3) or rows.dtype.kind not in "fiu":
+                raise RunError(f"Pass embeddings as a 2-D array of numbers, items × dimensions, not {rows.shape}.")
+            embeddings = Embeddings(rows.astype(np.float32), key="")
         width, key = self.model_config["width"], self.model_config["embedding_key"]
         if embeddings.width != width:
             raise RunError(
@@ -335,6 +340,11 @@ class Run:
             embeddings: Embeddings of these images, for a run that was trained on embeddings.
             progress: Called with the number of newly finished images.
         """
+        if not isinstance(table, LabelTable):
+            raise ConfigError(
+                f"evaluate takes a table, not {shown_value(table)}; read it first: "
+                "po.read('test.csv', images='photos/', blank='negative')."
+            )
         counts = dict(zip(table.classes, table.counts(POSITIVE).tolist(), strict=True))
         ignored = [f"'{name}' ({plural(counts[name], 'image')})" for name in counts if name not in set(self.classes)]
         if len(ignored) == len(counts):
