@@ -167,6 +167,9 @@ def test_configuration_comes_from_yaml_and_words_override_it(tmp_path):
     [
         (["trian"], ["'trian'"]),
         (["train"], ["TABLE"]),
+        (["TABLE"], ["positively check", "train.csv"]),
+        (["check", "my", "table.csv"], ["table.csv", "quotes"]),
+        (["missing"], ["table", "run"]),
         (["train", "none.csv"], ["none.csv"]),
         (["train", "TABLE", "--epoch", "3"], ["--epoch", "--epochs?"]),
         (["train", "TABLE", "--skip-brokn"], ["--skip-broken?"]),

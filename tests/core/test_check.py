@@ -125,6 +125,19 @@ def test_a_table_to_learn_nothing_from_is_refused_before_images_are_decoded(
     assert not (folder / "tags.positively").exists()
 
 
+@pytest.mark.parametrize("fault", ["missing", "broken"])
+def test_the_first_problem_with_an_image_names_the_command_that_lists_all(
+    folder: Path, capsys: Capture, fault: str
+) -> None:
+    if fault == "broken":
+        (folder / "lost.png").write_bytes(b"")
+    table = write(folder, [*GOOD, "lost.png,cat"])
+    assert main(["missing", str(table)]) == 2
+    assert_names(capsys.readouterr().err, "lost.png", "positively check")
+    _, _, err = check(capsys, table)
+    assert "lost.png" in err and "positively check" not in err
+
+
 def test_what_the_options_leave_out_is_told_and_stops_nothing(folder: Path, capsys: Capture) -> None:
     (folder / "broken.png").write_bytes(b"")
     (folder / "classes.txt").write_text("cat\ndog\n")

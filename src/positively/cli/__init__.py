@@ -4,10 +4,11 @@ import difflib
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import positively
 from positively.cli.process import is_closed_pipe, leave_group, prepare_process, print_anything
-from positively.errors import InterruptedRunError, PositivelyError, explained, in_shell
+from positively.errors import InterruptedRunError, PositivelyError, explained, in_shell, quoted
 from positively.logs import is_first_process, shown
 
 VERBS = {
@@ -85,6 +86,8 @@ def _run(arguments: list[str]) -> int:
     if verb not in VERBS:
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
+        if Path(verb).exists():
+            hint = f" To check a table: {quoted('positively', 'check', verb)}"
         print(f"positively has no verb '{verb}'; it has {', '.join(VERBS)}.{hint}", file=sys.stderr)
         return 2
     prepare_process()

@@ -142,7 +142,7 @@ def _print(name: str, result: Result) -> None:
     summary = f"{ready}: {' and '.join(counts) or 'no problem found'}."
     print(in_shell("\n".join([summary, "", *result.notes])), flush=True)
     if stopping:
-        print("\n" + in_shell("\n".join(["Problems that stop a training:", *stopping])), file=sys.stderr, flush=True)
+        print("\n" + in_shell("\n".join(["Problems to fix first:", *stopping])), file=sys.stderr, flush=True)
     if others:
         print("\n" + in_shell("\n".join(["Hints:", *others])), flush=True)
 

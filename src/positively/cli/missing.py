@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Missing tags from this probability on go into a column of the table.
 _LIKELY = 0.5
+_NAME_ONE = "Name a table of tags, or a run folder: positively missing tags.csv --images photos/"
 # Options that apply to a run too.
 _OF_A_RUN = {"out", "min_probability", "accept_above", "format", "images", "plugin"}
 
@@ -70,7 +71,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """Find missing tags, print and write them; 2 if no tag could be judged."""
     values = parser().parse(arguments)
-    source = require_run(None) if values.table is None else require_table(values.table)
+    source = require_run(None, otherwise=_NAME_ONE) if values.table is None else require_table(values.table)
     in_run, config = is_run(source), make_config(TrainConfig, values)
     if config.plugin:
         load_plugin(config.plugin)

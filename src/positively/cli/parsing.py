@@ -271,7 +271,9 @@ class Parser:
             if place.required and not filled[place.name]:
                 raise ConfigError(f"{self.prog} needs {place.name.upper()}: {place.help} See {self.prog} --help.")
         if waiting:
-            raise ConfigError(f"{self.prog} has no use for '{waiting[0]}'. See {self.prog} --help.")
+            raise ConfigError(
+                f"{self.prog} has no use for '{waiting[0]}'. A path with blanks needs quotes. See {self.prog} --help."
+            )
         return filled
 
 

@@ -19,12 +19,16 @@ def require_table(path: str) -> Path:
     return found
 
 
-def require_run(path: str | None, near: Sequence[str] = ()) -> Path:
+TRAIN_ONE = "Name a run folder, or train one: positively train tags.csv"
+
+
+def require_run(path: str | None, near: Sequence[str] = (), otherwise: str = TRAIN_ONE) -> Path:
     """The folder of a finished run: the one that was named, or the latest of the workspace that was named, or here.
 
     Args:
         path: The run or the workspace, if one was named.
         near: Images or tables; runs next to them are searched if the current folder has none.
+        otherwise: What to do if there is no run.
     """
     if path is None or is_workspace(Path(path)):
         beside = [folder for place in map(Path, near) for folder in (place, place.parent)]
@@ -32,7 +36,7 @@ def require_run(path: str | None, near: Sequence[str] = ()) -> Path:
         latest = next((run for folder in folders if (run := latest_run(folder)) is not None), None)
         if latest is None:
             where = path or "this folder"
-            raise RunError(f"There is no run in {where}. Name a run folder, or train one: positively train tags.csv")
+            raise RunError(f"There is no run in {where}. {otherwise}")
         print(f"Run: {latest}", file=sys.stderr)
         return latest
     found = Path(path)

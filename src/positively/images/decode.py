@@ -239,7 +239,7 @@ def _unidentified(name: str | Path, start: bytes) -> _BrokenImageError:
         return _BrokenImageError(name, "this version of Pillow cannot read AVIF", "Run: pip install -U Pillow")
     if start.startswith(_STARTS):
         return _BrokenImageError(name, "truncated", _COPY)
-    return _BrokenImageError(name, "not an image", _CONVERT)
+    return _BrokenImageError(name, "damaged or not an image", _CONVERT)
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def _as_sentences(name: str | Path, path: str | Path | None = None) -> Iterator[
             raise _BrokenImageError(name, "no permission to read", "Change its permissions, or remove it") from None
         if isinstance(error, EOFError) or "truncated" in str(error).lower():
             raise _BrokenImageError(name, "truncated", _COPY) from None
-        raise _BrokenImageError(name, f"cannot be decoded ({str(error).rstrip('.')})", _CONVERT) from error
+        raise _BrokenImageError(name, f"damaged or not an image ({str(error).rstrip('.')})", _CONVERT) from error
 
 
 def _upright_copy(image: Image.Image) -> Image.Image:

@@ -179,8 +179,8 @@ def caution(columns: npt.NDArray[np.integer], probabilities: npt.NDArray[np.floa
     if photos >= _ENOUGH_PHOTOS:
         return None
     return (
-        f"These shares may be too high, because the suggested tags are known on few photos (about {photos:.0f} each): "
-        "look at the first suggestions before you accept many."
+        "These shares are uncertain, and may be too high, because the suggested tags are known on few photos (about "
+        f"{photos:.0f} each): look at the first suggestions before you accept many."
     )
 
 

@@ -61,11 +61,11 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[LabelTable, list[s
     table = replace(table, root=folder, source=sibling(folder, "").name, hashes=verified.hashes)
     whole = np.setdiff1d(np.arange(len(names)), list(verified.broken))
     if not len(whole):
-        raise ImageError(f"None of the {len(names):,} photos under {folder} can be decoded. Repair them.")
+        raise ImageError(f"None of the {len(names):,} photos under {folder} can be read. Repair them.")
     notes = [f"{folder}: {plural(len(whole), 'photo')} without tags."]
     if verified.broken:
         listed = [f"'{names[row]}' ({reason})" for row, reason in verified.broken.items()]
-        notes.append(f"Photos left out because they cannot be decoded: {len(listed):,}, {and_more(listed, 3)}.")
+        notes.append(f"Photos left out because they cannot be read: {len(listed):,}, {and_more(listed, 3)}.")
     if odd:
         notes.append(f"Photos left out because their names are not UTF-8: {len(odd):,}.")
     return table.select(whole), notes

@@ -112,13 +112,13 @@ def _leave_out_broken(table: LabelTable, options: ReadOptions, report: Report) -
     listed = [f"'{table.images[row]}' ({table.place(row)}: {reason})" for row, reason in broken.items()]
     whole = np.setdiff1d(np.arange(len(table)), list(broken))
     if not len(whole):
-        raise ImageError(f"{table.source}: none of the images can be decoded: {and_more(listed)}. Repair them.")
+        raise ImageError(f"{table.source}: none of the images can be read: {and_more(listed)}. Repair them.")
     skip = option("skip_broken", True)
     way_out = "" if options.skip_broken else f" Repair them, or pass {skip}."
     count = f"{len(broken):,} of {len(table):,} images"
-    error = ImageError(f"{table.source}: {count} cannot be decoded: {and_more(listed)}.{way_out}")
+    error = ImageError(f"{table.source}: {count} cannot be read: {and_more(listed)}.{way_out}")
     report("broken images", error, skipped=options.skip_broken)
-    note = f"Images left out because they cannot be decoded ({skip}): {len(broken):,}, {and_more(listed, 3)}."
+    note = f"Images left out because they cannot be read ({skip}): {len(broken):,}, {and_more(listed, 3)}."
     return table.select(whole), [note] if options.skip_broken else []
 
 

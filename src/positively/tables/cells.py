@@ -96,7 +96,7 @@ def find_syntax(
     ):
         chosen = rival
     others = [_SEPARATORS[mark] for mark in counts if counts[mark] and mark != chosen]
-    notes = (f"Marks in tags that were read as part of a name: {', '.join(others)}.",) if others else ()
+    notes = (f"Characters kept as part of tags: {', '.join(others)}.",) if others else ()
     if chosen is None:
         return TagSyntax(lambda cell: [cell], "one tag a cell", notes, one_a_cell=True)
     return TagSyntax(_splitter(chosen), f"separated by {_SEPARATORS[chosen]}", notes, separator=chosen)

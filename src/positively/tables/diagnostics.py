@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from positively.errors import PositivelyError
+from positively.errors import ImageError, PositivelyError
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Report(Protocol):
 def stop(kind: str, error: PositivelyError, skipped: bool = False) -> None:
     """Raise the problem, for callers that need the table."""
     if not skipped:
+        if isinstance(error, ImageError):  # a further problem would come up only after this one is fixed
+            error.args = (f"{error.message} `positively check TABLE` lists every problem.",)
         raise error
 
 

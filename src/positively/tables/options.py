@@ -42,7 +42,7 @@ class ReadOptions:
     skip_missing_images: bool = False
     """Leave out images that do not exist; by default they are an error."""
     skip_broken: bool = False
-    """Leave out images that cannot be decoded; by default they are an error."""
+    """Leave out images that cannot be read; by default they are an error."""
     verify: bool = True
     """Decode every image once, at reduced size, before the work starts."""
     find_images: bool = True
