@@ -309,6 +309,15 @@ def test_the_merges_that_are_proposed_can_be_read_back(folder: Path, capsys: Cap
     assert "'persno' (" not in out and "'persno' → 'person'" in out
 
 
+def test_aliases_have_the_delimiter_of_the_table(folder: Path, capsys: Capture) -> None:
+    rows = [f"{name}.png;strasse" for name in "abcd"] + ["e.png;strase", "f.png;hund", "g.png;hund"]
+    table = write(folder, rows, "image;tags")
+    table.write_text(table.read_text(), encoding="utf-8-sig")
+    check(capsys, table, "--write-aliases", folder / "aliases.csv")
+    assert (folder / "aliases.csv").read_text(encoding="utf-8") == "\ufeffalias;name\nstrase;strasse\n"
+    assert read_aliases(folder / "aliases.csv") == {"strase": "strasse"}
+
+
 def test_aliases_in_use_come_along_into_the_new_file(folder: Path, capsys: Capture) -> None:
     (folder / "old.csv").write_text("alias,name\nhuman,person\n")
     rows = ["a.png,person", "b.png,human", "c.png,person", "d.png,persno"]

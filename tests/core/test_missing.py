@@ -498,6 +498,32 @@ def test_what_was_written_can_be_read_again_and_stays(place, tags, table, tmp_pa
     assert "missing.csv" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_lists_open_in_the_program_that_wrote_the_table(found, tmp_path, marked):
+    source = tmp_path / "Inventar.csv"
+    source.write_text("Bild;Schlagwörter\na.jpg;Gemälde, Öl\n", encoding="utf-8-sig" if marked else "cp1252")
+    for file in MissingFolder(tmp_path / "lists", source).write(found, "csv", {}):
+        assert file.read_bytes().startswith("\ufeff".encode())
+        assert ";" in file.read_text(encoding="utf-8-sig").splitlines()[0]
+    source.write_text("image,tags\na.jpg,cat\n")
+    for file in MissingFolder(tmp_path / "lists", source).write(found, "csv", {}):
+        assert file.read_bytes().isascii() and "," in file.read_text().splitlines()[0]
+
+
+def test_the_copy_of_a_table_before_its_review_is_removed(found, tags, table, tmp_path):
+    reviewed, out = tmp_path / "tags.reviewed.csv", tmp_path / "lists"
+    shutil.copy(table, reviewed)
+    options = ReadOptions(images=str(tags.root))
+    for source in (table, reviewed):
+        folder = MissingFolder(out, source)
+        folder.write(found, "csv", {})
+        folder.write_tags(found, tags, source, options, 0.9, accept=False)
+    assert not (out / "tags.csv").exists() and (out / "tags.reviewed.csv").exists()
+    (out / "tags.reviewed.csv").write_text("edited")
+    MissingFolder(out, table).write_tags(found, tags, table, options, 0.9, accept=False)
+    assert (out / "tags.reviewed.csv").read_text() == "edited" and (out / "tags.csv").exists()
+
+
 def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tmp_path, monkeypatch):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()

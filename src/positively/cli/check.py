@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> int:
     else:
         _print(values.table, result)
     if out:
-        _write_aliases(out, result.aliases, values.aliases)
+        _write_aliases(out, result.aliases, values)
     return 2 if result.stops else 0
 
 
@@ -183,13 +183,14 @@ def _as_json(result: Result) -> dict[str, Any]:
     return {"ready": not result.stops, "machine": environment(), **facts}
 
 
-def _write_aliases(out: Path, aliases: dict[str, str], in_use: str | None) -> None:
+def _write_aliases(out: Path, aliases: dict[str, str], values: Values) -> None:
     from positively.tables.names import read_aliases, write_aliases
 
     if not aliases:
         print(f"\nNo tags look alike, so {out} was not written.")
         return
     # The new file replaces the old one, so it has the aliases of both.
-    write_aliases(out, read_aliases(Path(in_use)) if in_use is not None else {}, aliases)
+    in_use = read_aliases(Path(values.aliases)) if values.aliases is not None else {}
+    write_aliases(out, in_use, aliases, source=Path(values.table))
     merged = plural(len(aliases), "tag")
     print(in_shell(f"\n{out}: {merged} to merge. Look through it, then pass {option('aliases', str(out))}."))

@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
         _find_in_run(source, values, lowest) if in_run else _find_in_table(source, config, values, lowest, folder)
     )
     listed = found.above(values.min_probability)
-    files = folder.write(listed, values.format, {"source": str(source)})
+    files = folder.write(listed, values.format, {"source": str(source)}, read_from)
     print(f"\n{listed}\n\n{_first(found)}\n")
     print(f"Written to {folder.path}: {', '.join(file.name for file in files)}.")
     if table is not None and read_from is not None:

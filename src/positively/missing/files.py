@@ -16,6 +16,7 @@ from positively.files import file_digest, free_place, refuse_foreign, write_json
 from positively.labels import POSITIVE, LabelTable
 from positively.manifest import MANIFEST, Manifest
 from positively.missing.result import MissingTags, Pairs, rounded
+from positively.tables.dialect import Dialect, dialect_for_lists
 from positively.tables.options import ReadOptions
 from positively.tables.parquet import write_columns
 from positively.tables.write_back import write_table, written_suffix
@@ -74,10 +75,13 @@ class MissingFolder:
         """Folder for the scores of finished folds."""
         return self.path / "folds"
 
-    def write(self, found: MissingTags, form: Format, summary: dict[str, Any]) -> list[Path]:
-        """Write the lists and the counts, and return their files."""
+    def write(
+        self, found: MissingTags, form: Format, summary: dict[str, Any], source: Path | None = None
+    ) -> list[Path]:
+        """Write the lists and the counts, and return their files. Lists in CSV have the delimiter of the source."""
         self._refuse_others()  # again, because a list may have been edited meanwhile
         names = [f"{name}.{form}" for name in _NAMES]
+        dialect = dialect_for_lists(source or self._source)
         listed = self._manifest.read() or {}
         # Listed before they are written, so that the files of a killed process are ours too.
         self._manifest.write(listed | dict.fromkeys([*names, SUMMARY]))
@@ -92,9 +96,9 @@ class MissingFolder:
             "judged": counts.learned.astype(np.int64),
         }
         files = [
-            self._write(f"missing.{form}", _columns(found, suggested)),
-            self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values})),
-            self._write(f"classes.{form}", iter([classes])),
+            self._write(f"missing.{form}", _columns(found, suggested), dialect),
+            self._write(f"wrong.{form}", _columns(found.wrong, {"doubt": found.wrong.values}), dialect),
+            self._write(f"classes.{form}", iter([classes]), dialect),
         ]
         for name in listed.keys() & _LISTS - set(names):  # of an earlier call, which would contradict the new ones
             (self.path / name).unlink(missing_ok=True)
@@ -114,7 +118,13 @@ class MissingFolder:
         self._source = source  # the source of a run is known only now
         out = self._free(source.stem or "tags", written_suffix(source))
         write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
-        self._manifest.write((self._manifest.read() or {}) | {out.name: file_digest(out)})
+        listed = self._manifest.read() or {}
+        # The copy of another table, such as the one before its review, does not belong to the lists.
+        for name in listed.keys() - {*_LISTS, SUMMARY, out.name}:
+            if self._is_own(self.path / name):
+                (self.path / name).unlink()
+                del listed[name]
+        self._manifest.write(listed | {out.name: file_digest(out)})
         return out, len(added)
 
     def _free(self, stem: str, suffix: str) -> Path:
@@ -123,15 +133,20 @@ class MissingFolder:
         is_taken = first.name in {*_LISTS, SUMMARY, MANIFEST} or (first.exists() and not self._is_own(first))
         return free_place(self.path / f"{stem}.tagged{suffix}", self._is_own) if is_taken else first
 
-    def _write(self, name: str, parts: Iterator[dict[str, Any]]) -> Path:
-        write = _write_csv if name.endswith(".csv") else write_columns
-        write_with(self.path / name, lambda temporary: write(temporary, parts))
+    def _write(self, name: str, parts: Iterator[dict[str, Any]], dialect: Dialect) -> Path:
+        def write(temporary: Path) -> None:
+            if name.endswith(".csv"):
+                _write_csv(temporary, parts, dialect)
+            else:
+                write_columns(temporary, parts)
+
+        write_with(self.path / name, write)
         return self.path / name
 
 
-def _write_csv(out: Path, parts: Iterator[dict[str, Any]]) -> None:
-    with out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+def _write_csv(out: Path, parts: Iterator[dict[str, Any]], dialect: Dialect) -> None:
+    with out.open("w", encoding=dialect.encoding, newline="") as file:
+        writer = csv.writer(file, delimiter=dialect.delimiter, lineterminator="\n")
         for number, part in enumerate(parts):
             if not number:
                 writer.writerow(part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from positively.errors import TableError
 from positively.images.decode import is_image_name
-from positively.tables.dialect import RawTable, Row, find_delimiter, has_excel_hint, parse_rows, read_text
+from positively.tables.dialect import Dialect, RawTable, Row, dialect_of, find_delimiter, parse_rows, read_text
 from positively.tables.rows import RowFormat
 
 if TYPE_CHECKING:
@@ -48,23 +47,17 @@ class CSV(RowFormat):
 
     def write(self, table: EditableTable, out: Path) -> None:
         """Write the rows with the delimiter, encoding and line ends of the source if it is CSV, too."""
-        delimiter, encoding, line_end, hint = ",", "utf-8", "\n", False
-        if table.source is not None and isinstance(table.format, CSV):
-            source, found = read_text(table.source)
-            delimiter, hint = find_delimiter(source), has_excel_hint(source)
-            # Excel reads UTF-8 without a byte order mark as Windows-1252.
-            marked = table.source.read_bytes().startswith(codecs.BOM_UTF8) or found != "UTF-8"
-            encoding = "utf-8-sig" if marked else "utf-8"
-            line_end = "\r\n" if "\r\n" in source[: source.find("\n") + 1] else "\n"
-        delimiter = self.delimiter or delimiter
+        source = table.source if isinstance(table.format, CSV) else None
+        dialect = Dialect() if source is None else dialect_of(source)
+        delimiter = self.delimiter or dialect.delimiter
         text = io.StringIO(newline="")
-        if hint:
-            text.write(f"sep={delimiter}{line_end}")
-        writer = csv.writer(text, delimiter=delimiter, lineterminator=line_end)
+        if dialect.has_hint:
+            text.write(f"sep={delimiter}{dialect.line_end}")
+        writer = csv.writer(text, delimiter=delimiter, lineterminator=dialect.line_end)
         if table.has_header:
             writer.writerow(table.columns)
         writer.writerows(table.texts())
-        out.write_text(text.getvalue(), encoding=encoding, newline="")
+        out.write_text(text.getvalue(), encoding=dialect.encoding, newline="")
 
 
 class TSV(CSV):

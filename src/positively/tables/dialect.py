@@ -153,6 +153,33 @@ def has_excel_hint(text: str) -> bool:
     return text[:4].lower() == "sep=" and text[5:6] in ("\r", "\n")
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file with delimiters is written."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    line_end: str = "\n"
+    has_hint: bool = False
+    """Whether the first line tells Excel the delimiter."""
+
+
+def dialect_of(path: Path) -> Dialect:
+    """The dialect of a text file, to write another one like it: UTF-8, with a byte order mark if Excel needs it."""
+    text, found = read_text(path)
+    # Excel reads UTF-8 without a byte order mark as Windows-1252.
+    marked = path.read_bytes().startswith(codecs.BOM_UTF8) or found != "UTF-8"
+    line_end = "\r\n" if "\r\n" in text[: text.find("\n") + 1] else "\n"
+    return Dialect(find_delimiter(text), "utf-8-sig" if marked else "utf-8", line_end, has_excel_hint(text))
+
+
+def dialect_for_lists(source: Path | None) -> Dialect:
+    """The dialect of the .csv files that we write about a table: that of the table if it is a .csv file, too."""
+    return (
+        dialect_of(source) if source is not None and source.suffix.lower() == ".csv" and source.is_file() else Dialect()
+    )
+
+
 def _score(start: str, delimiter: str) -> tuple[bool, float, float, int]:
     reader = csv.reader(io.StringIO(start, newline=""), delimiter=delimiter)
     with _cells_of_any_length():

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from positively.errors import TableError, and_more, option, plural
-from positively.files import write_text
+from positively.files import write_with
 from positively.tables.diagnostics import Report, stop
-from positively.tables.dialect import find_delimiter, parse_rows, read_text
+from positively.tables.dialect import dialect_for_lists, find_delimiter, parse_rows, read_text
 
 LEFT_OUT = -1
 
@@ -92,12 +92,18 @@ def read_aliases(path: Path) -> dict[str, str]:
     return {key: _follow(key, names, f"{path.name} line {lines[key]}") for key in names}
 
 
-def write_aliases(path: Path, *aliases: Mapping[str, str]) -> None:
-    """Write alias → name as :func:`read_aliases` reads it; of several names for an alias, the last is used."""
+def write_aliases(path: Path, *aliases: Mapping[str, str], source: Path | None = None) -> None:
+    """Write alias → name as :func:`read_aliases` reads it; of several names for an alias, the last is used.
+
+    The file has the delimiter of ``source`` if that is a CSV file.
+    """
+    dialect = dialect_for_lists(source)
     names = {normalized(alias): (alias, name) for given in aliases for alias, name in given.items()}
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([("alias", "name"), *names.values()])
-    write_text(path, text.getvalue())
+    writer = csv.writer(text, delimiter=dialect.delimiter, lineterminator="\n")
+    writer.writerows([("alias", "name"), *names.values()])
+    contents = text.getvalue().encode(dialect.encoding)
+    write_with(path, lambda temporary: temporary.write_bytes(contents))
 
 
 def _follow(key: str, names: Mapping[str, str], place: str) -> str:
