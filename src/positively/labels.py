@@ -106,6 +106,8 @@ class LabelTable:
     """File or folder the table was read from; None for a table made from arrays."""
     hashes: Sequence[str] | None = None
     """Content hash of each image, once the files have been read."""
+    reviewed: scipy.sparse.csr_array | None = None
+    """N×C flags of labels that were decided because of their score, and so are not known at random."""
 
     def __post_init__(self) -> None:
         if self.offsets.shape != (len(self.images), len(self.classes)):
@@ -117,6 +119,8 @@ class LabelTable:
             raise LabelError(f"{self.source}: class names must differ from each other.")
         if self.hashes is not None and len(self.hashes) != len(self.images):
             raise LabelError(f"{self.source}: {len(self.images)} images do not fit {len(self.hashes)} content hashes.")
+        if self.reviewed is not None and self.reviewed.shape != self.offsets.shape:
+            raise LabelError(f"{self.source}: flags of reviewed labels must have the shape of the labels.")
 
     @classmethod
     def from_states(
@@ -180,6 +184,8 @@ class LabelTable:
         matrix = self.offsets.sorted_indices()
         for part in (matrix.indptr, matrix.indices, matrix.data):
             code.update(part.tobytes())
+        if self.reviewed is not None:
+            code.update(np.stack(self.reviewed.nonzero()).tobytes())
         return code.hexdigest()
 
     def contents(self) -> npt.NDArray[np.int64]:
@@ -218,6 +224,7 @@ class LabelTable:
             splits=None if self.splits is None else [self.splits[i] for i in listed],
             lines=None if self.lines is None else self.lines[index],
             hashes=None if self.hashes is None else [self.hashes[i] for i in listed],
+            reviewed=None if self.reviewed is None else self.reviewed[index],
         )
 
     def split(self, name: str) -> LabelTable:
@@ -239,8 +246,12 @@ class LabelTable:
         position = {name: i for i, name in enumerate(self.classes)}
         columns = np.array([position.get(name, len(self.classes)) for name in classes], dtype=np.int64)
         nothing = scipy.sparse.csr_array((len(self), 1), dtype=np.int8)
-        padded = scipy.sparse.hstack([self.offsets, nothing], format="csr")
-        return replace(self, classes=tuple(classes), offsets=scipy.sparse.csr_array(padded[:, columns]))
+
+        def moved(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+            return scipy.sparse.csr_array(scipy.sparse.hstack([matrix, nothing], format="csr")[:, columns])
+
+        reviewed = None if self.reviewed is None else moved(self.reviewed)
+        return replace(self, classes=tuple(classes), offsets=moved(self.offsets), reviewed=reviewed)
 
     def positives(self) -> scipy.sparse.csr_array:
         """Sparse 0/1 matrix of the positive labels."""

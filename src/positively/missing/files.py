@@ -117,7 +117,9 @@ class MissingFolder:
         added = {(one.image, one.tag): int(POSITIVE) for one in found.above(above)}
         self._source = source  # the source of a run is known only now
         out = self._free(source.stem or "tags", written_suffix(source))
-        write_table(out, table, added, source=source, options=options, column=None if accept else COLUMN)
+        write_table(
+            out, table, added, source=source, options=options, column=None if accept else COLUMN, reviewed=accept
+        )
         listed = self._manifest.read() or {}
         # The copy of another table, such as the one before its review, does not belong to the lists.
         for name in listed.keys() - {*_LISTS, SUMMARY, out.name}:

@@ -41,14 +41,14 @@ class ProbeLabels:
         # By class, because few classes and few of their pairs are reviewed.
         self._reviewed: dict[int, dict[int, float]] = {}
         if reviewed is not None:
-            flags = reviewed.toarray() if scipy.sparse.issparse(reviewed) else np.asarray(reviewed)
+            flags = scipy.sparse.coo_array(reviewed)
             if flags.shape != self.shape:
                 raise LabelError(
                     f"The reviewed flags must have the shape {self.shape} of the states, not {flags.shape}."
                 )
-            rows, classes = np.nonzero(flags)
-            weights = flags[rows, classes].astype(np.float64)
-            for row, index, weight in zip(rows.tolist(), classes.tolist(), weights.tolist(), strict=True):
+            flags.eliminate_zeros()
+            weights = flags.data.astype(np.float64)
+            for row, index, weight in zip(flags.row.tolist(), flags.col.tolist(), weights.tolist(), strict=True):
                 self._reviewed.setdefault(index, {})[row] = weight
 
     def blocks(self, arrays: int = 1, classes: npt.NDArray[np.int64] | None = None) -> Iterator[npt.NDArray[np.int64]]:

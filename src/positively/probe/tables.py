@@ -8,16 +8,20 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from positively.calibration import CalibratedScores, OutOfSample, pooled_log_rank
 from positively.embedding.rows import FeatureRows
-from positively.labels import UNKNOWN, LabelTable
+from positively.labels import POSITIVE, UNKNOWN, LabelTable
 from positively.options import Positive, Range
 from positively.probe.fitting import LANDMARKS, WIDTH, fit
 from positively.probe.linalg import WholeImages
 from positively.probe.probe import MOST_SCORES, Probe
 from positively.probe.series import find_series
 from positively.probe.soft import ONE_STEP, SelfTraining
+
+# Positives that were not selected by their score, for a class whose reviewed labels are told apart.
+_FEWEST = 3
 
 METHOD = "closed-form"
 """The registered name of the probe as a method."""
@@ -59,6 +63,7 @@ def fit_table(
     return fit(
         features,
         label_states(table),
+        reviewed=_reviewed(table),
         groups=find_series(WholeImages(features), copies(table), seed),
         landmarks=landmarks,
         width=options.width,
@@ -98,6 +103,20 @@ def fit_measures(probe: Probe) -> dict[str, float]:
 def label_states(table: LabelTable) -> Any:
     """States of a table; sparse if most are unknown."""
     return table.offsets if table.blank == UNKNOWN else table.states()
+
+
+def _reviewed(table: LabelTable) -> scipy.sparse.csr_array | None:
+    """Flags of the labels that were decided because of their score.
+
+    They are not known at random: taken as such, they make the tags look nearly complete. A class with too few other
+    positives has nothing to compare them with, so there they count as ordinary labels.
+    """
+    if table.reviewed is None:
+        return None
+    known = table.states() != UNKNOWN
+    flags = table.reviewed.toarray().astype(bool) & known
+    others = ((table.states() == POSITIVE) & ~flags).sum(axis=0)
+    return scipy.sparse.csr_array((flags & (others >= _FEWEST)).astype(np.int8))
 
 
 def copies(table: LabelTable) -> npt.NDArray[np.int64] | None:

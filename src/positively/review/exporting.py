@@ -47,7 +47,7 @@ def export_table(
         for (image, tag), state in decided.items()
         if state and image in rows and not _is_recorded(table, rows[image], columns.get(tag), state)
     }
-    write_table(out, table, changes, source=None if source.is_dir() else source, options=options)
+    write_table(out, table, changes, source=None if source.is_dir() else source, options=options, reviewed=True)
     store.add_export(out)
     states = list(changes.values())
     return states.count(1), states.count(-1)

@@ -83,6 +83,7 @@ def finish(draft: Draft, options: ReadOptions, report: Report = stop) -> tuple[L
         gathered.splits,
         gathered.lines if draft.has_lines else None,
         draft.source,
+        reviewed=_reviewed(draft.records, gathered, draft.naming),
     )
     _lasting_classes(table, options.min_count, draft.keeps_classes)
     if options.to_learn:
@@ -192,6 +193,18 @@ def _build_matrix(
     index = np.int32 if len(column) < np.iinfo(np.int32).max else np.int64
     parts = (np.concatenate(differences), column.astype(index, copy=False), begins.astype(index))
     return scipy.sparse.csr_array(parts, shape=(len(gathered.images), len(naming.classes)))
+
+
+def _reviewed(records: Records, gathered: Gathered, naming: Naming) -> scipy.sparse.csr_array | None:
+    """Flags of the pairs that were decided because of their score; None if there are none."""
+    number = {name: place for place, name in enumerate(records.spellings.names)}
+    named = [(gathered.row_of[record], number[tag]) for record, tag in records.reviewed if tag in number]
+    pairs = {(int(row), int(naming.class_of[place])) for row, place in named}
+    there = np.array([pair for pair in pairs if min(pair) >= 0], dtype=np.int64).reshape(-1, 2)
+    if not len(there):
+        return None
+    shape = (len(gathered.images), len(naming.classes))
+    return scipy.sparse.csr_array((np.ones(len(there), np.int8), (there[:, 0], there[:, 1])), shape=shape)
 
 
 def _blocks(record: npt.NDArray[np.int32], row_of: npt.NDArray[np.int64]) -> Iterator[slice]:

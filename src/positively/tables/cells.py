@@ -137,6 +137,23 @@ def _is_in_names(mark: str, cells: Iterable[str], enough: Callable[[Iterable[boo
     return sum(enough(frequency[part] > 1 for part in parts) for parts in marked) * 2 < len(marked)
 
 
+def reviewed_tags(cell: str) -> list[str]:
+    """The tags in a cell of the column of reviewed tags, which has one form in every table."""
+    text = cell.strip()
+    tags = _split_list(text) if text and _is_list(text) else text.split(";")
+    return [tag.strip() for tag in tags if tag.strip()]
+
+
+def reviewed_cell(tags: Iterable[str]) -> str:
+    """The cell that :func:`reviewed_tags` reads.
+
+    >>> reviewed_cell(["cat", "dog"]), reviewed_tags(reviewed_cell(["a;b", "c"]))
+    ('cat;dog', ['a;b', 'c'])
+    """
+    listed = list(tags)
+    return json.dumps(listed, ensure_ascii=False) if any(";" in tag for tag in listed) else ";".join(listed)
+
+
 def _is_list(cell: str) -> bool:
     return cell[0] == "[" and cell[-1] == "]"
 

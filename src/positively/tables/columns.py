@@ -8,7 +8,7 @@ from positively.errors import TableError, option
 from positively.images.decode import is_image_name
 from positively.tables.cells import state_code
 from positively.tables.dialect import RawTable
-from positively.tables.headers import ABSENT, IMAGE, MISSING, SPLIT, STATE, TAG, TAGS, header_word, split_name
+from positively.tables.headers import ABSENT, IMAGE, MISSING, REVIEWED, SPLIT, STATE, TAG, TAGS, header_word, split_name
 from positively.tables.options import ReadOptions
 
 _SAMPLED_ROWS = 1000
@@ -23,6 +23,7 @@ class Layout:
     absent: int | None = None
     split: int | None = None
     state: int | None = None
+    reviewed: int | None = None
     classes: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
 
@@ -118,6 +119,7 @@ class _Finder:
             raise self._not_understood()
         split = asked["split"] if asked["split"] is not None else self._take(self._find_split())
         absent = asked["absent"] if asked["absent"] is not None else self._take(self._find_absent())
+        reviewed = self._take(next((i for i in self._named([REVIEWED]) if not self.columns[i].is_states), None))
         tags = asked["tags"] if asked["tags"] is not None else self._take(self._find_tags())
         if tags is None:
             classes = self._find_classes()
@@ -125,9 +127,9 @@ class _Finder:
                 raise self._not_understood()
             # Absences have their own mark here, -1: a column that lists them is not read, and a note says so.
             unread = (*(i for i in self.free if i not in classes), *(i for i in (absent,) if i is not None))
-            return Layout(image, split=split, classes=classes, unread=unread)
+            return Layout(image, split=split, reviewed=reviewed, classes=classes, unread=unread)
         state = self._take(self._find_state(image))
-        return Layout(image, tags, absent, split, state, (), tuple(self.free))
+        return Layout(image, tags, absent, split, state, reviewed, (), tuple(self.free))
 
     def image(self, options: ReadOptions) -> int:
         asked = self._asked(options.image_column, "image")

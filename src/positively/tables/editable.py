@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from positively.errors import TableError
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
-from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax
+from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, find_syntax, reviewed_cell
 from positively.tables.columns import Layout, find_layout
 from positively.tables.names import clean, normalized, read_aliases
 from positively.tables.options import ReadOptions
@@ -149,6 +149,8 @@ class EditableTable:
             return self.marks[cell]
         if not isinstance(cell, Tags):
             return cell or ""
+        if place == self.layout.reviewed:
+            return reviewed_cell(cell)
         separator = self.syntax.separator or ";"
         if self.syntax.is_list or (place == self.own and any(separator in tag for tag in cell)):
             return json.dumps(cell, ensure_ascii=False) if cell else ""

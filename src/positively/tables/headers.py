@@ -64,6 +64,9 @@ ABSENT = (
 )
 """Columns that list tags verified to be absent."""
 
+REVIEWED = "reviewed"
+"""The column of tags that were decided because of their score, which ``review`` and ``missing`` write."""
+
 SPLIT = (
     *("split", "set", "subset", "part", "fold"),
     *("teil", "teilmenge", "aufteilung"),

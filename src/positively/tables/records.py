@@ -13,7 +13,15 @@ import numpy.typing as npt
 from positively.errors import TableError, option, plural
 from positively.images.paths import tidy
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState
-from positively.tables.cells import EMPTY_IN_PANDAS, Code, TagSyntax, are_pairs, find_syntax, state_code
+from positively.tables.cells import (
+    EMPTY_IN_PANDAS,
+    Code,
+    TagSyntax,
+    are_pairs,
+    find_syntax,
+    reviewed_tags,
+    state_code,
+)
 from positively.tables.columns import Layout
 from positively.tables.dialect import RawTable
 from positively.tables.headers import TAG, header_word, split_name
@@ -41,6 +49,8 @@ class Records:
     """How tags are separated; None where each class has a column of its own."""
     codes: set[Code] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    reviewed: list[tuple[int, str]] = field(default_factory=list)
+    """Record and tag of each pair that was decided because of its score."""
     _names: list[str] = field(default_factory=list)
     _first_lines: list[int] = field(default_factory=list)
     _known: dict[str, int] = field(default_factory=dict)
@@ -137,6 +147,8 @@ def _rows(raw: RawTable, layout: Layout, records: Records) -> Iterator[tuple[int
                     f"Correct it, or rename the column '{raw.columns[layout.split]}' if it does not hold splits."
                 )
             records.splits.append(split)
+        if layout.reviewed is not None:
+            records.reviewed += [(len(records.images) - 1, tag) for tag in reviewed_tags(cells[layout.reviewed])]
         yield line, cells
 
 

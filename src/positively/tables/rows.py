@@ -96,6 +96,8 @@ def _tell_states(records: Records, options: ReadOptions, table: LabelTable) -> l
         way_out = f" (if it means that the tag is absent, pass {option('zero', 'negative')})"
         hint = "" if options.zero == "negative" else way_out
         told.append(f"0 is {options.zero}{hint}.")
+    if table.reviewed is not None:
+        told.append(f"Reviewed labels, which are not known at random: {table.reviewed.nnz:,}.")
     if table.blank == UNKNOWN and (absences := table.total(NEGATIVE)):
         told.append(f"Verified absences: {absences:,}.")
     elif table.blank == NEGATIVE and (unknown := table.total(UNKNOWN)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from positively.errors import PositivelyError, TableError
 from positively.files import write_with
 from positively.images.paths import locate, tidy
 from positively.labels import NEGATIVE, POSITIVE, UNKNOWN, LabelState, LabelTable
-from positively.tables.cells import EMPTY_IN_PANDAS, state_code
+from positively.tables.cells import EMPTY_IN_PANDAS, reviewed_tags, state_code
 from positively.tables.columns import named_columns
 from positively.tables.editable import Cell, EditableTable, Row, Tags, torn_tag
 from positively.tables.formats import Writer, find_format, writers
-from positively.tables.headers import ABSENT
+from positively.tables.headers import ABSENT, REVIEWED
 from positively.tables.names import clean, normalized, read_aliases
 from positively.tables.options import ReadOptions
 from positively.tables.rows import RowFormat
@@ -103,6 +103,7 @@ def write_table(
     source: str | Path | None,
     options: ReadOptions,
     column: str | None = None,
+    reviewed: bool = False,
 ) -> None:
     """Write the source of a table with changes; every other cell and column stays the same.
 
@@ -115,6 +116,8 @@ def write_table(
         source: The file the table was read from. COCO, VOC and bare folders are written as ``image,tags,absent``.
         options: How it was read.
         column: Name of a separate column for the added tags; by default they are added to the other tags.
+        reviewed: Whether the changes were selected by their score. They are then listed in the column ``reviewed``, so
+            that a model that learns from the table does not take them for labels that are known at random.
 
     Raises:
         TableError: The shape of the table cannot represent the changes; nothing is written.
@@ -130,6 +133,8 @@ def write_table(
     for tag in {tag for _, tag in changes if edited.key(tag) not in known}:
         _check_letters(clean(tag))
     _change(edited, changes, table.root, column)
+    if reviewed:
+        _mark_reviewed(edited, changes, table.root)
     if form is None:
         options = ReadOptions(separator=options.separator, blank="negative" if table.blank == NEGATIVE else "unknown")
     said = {pair: state for pair, state in changes.items() if column is None or state != POSITIVE}
@@ -149,12 +154,7 @@ def _change(edited: EditableTable, changes: Changes, root: Path, column: str | N
     by_image: dict[str, dict[str, LabelState]] = defaultdict(dict)
     for (image, tag), state in changes.items():
         by_image[image][tag] = LabelState(state)
-    rows_of: dict[str, list[Row]] = {image: [] for image in by_image}
-    names = [tidy(str(row.cells[edited.layout.image])) for row in edited.rows]
-    for row, found, given in zip(edited.rows, locate(names, root), names, strict=True):
-        name = given if found is None else found  # with embeddings there may be no file
-        if name in rows_of:
-            rows_of[name].append(row)
+    rows_of = _rows_of(edited, by_image, root)
     lost = next((image for image, rows in rows_of.items() if not rows), None)
     if lost is not None:
         raise TableError(f"The image '{lost}' has a new tag but no row in the table. Was the file changed meanwhile?")
@@ -167,6 +167,34 @@ def _change(edited: EditableTable, changes: Changes, root: Path, column: str | N
         _change_pairs(edited, parts)
     else:
         _change_tags(edited, parts)
+
+
+def _rows_of(edited: EditableTable, images: Iterable[str], root: Path) -> dict[str, list[Row]]:
+    """The rows of each of these images."""
+    rows_of: dict[str, list[Row]] = {image: [] for image in images}
+    names = [tidy(str(row.cells[edited.layout.image])) for row in edited.rows]
+    for row, found, given in zip(edited.rows, locate(names, root), names, strict=True):
+        name = given if found is None else found  # with embeddings there may be no file
+        if name in rows_of:
+            rows_of[name].append(row)
+    return rows_of
+
+
+def _mark_reviewed(edited: EditableTable, changes: Changes, root: Path) -> None:
+    """Add the changed tags to the column of reviewed tags, in the first row of each image."""
+    tags_of: dict[str, list[str]] = defaultdict(list)
+    for (image, tag), state in changes.items():
+        tags_of[image] += [clean(tag)] if state != UNKNOWN else []
+    place = edited.layout.reviewed
+    if place is None:
+        place = edited.add_column(REVIEWED)
+        edited.layout = replace(edited.layout, reviewed=place)
+    for image, rows in _rows_of(edited, tags_of, root).items():
+        if not rows:  # its last line was dropped
+            continue
+        before = rows[0].cells[place]
+        listed = [*reviewed_tags(before if isinstance(before, str) else ""), *tags_of[image]]
+        rows[0].cells[place] = Tags(dict.fromkeys(listed))
 
 
 Parts = Sequence[tuple[list[Row], Mapping[str, LabelState]]]
