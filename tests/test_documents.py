@@ -97,7 +97,14 @@ def arrays():
     states = (truth & (generator.random(truth.shape) < 0.6)).astype(np.int8)
     X = np.hstack([truth + generator.normal(size=truth.shape) / 2, generator.normal(size=(200, 5))])
     scores = 1 / (1 + np.exp(-generator.normal(4.0 * truth - 2.0)))
-    given = {"X": X, "Y": states, "states": states, "scores": scores, "truth": 2 * truth.astype(np.int8) - 1}
+    given = {
+        "X": X,
+        "X_new": X[:10],
+        "Y": states,
+        "states": states,
+        "scores": scores,
+        "truth": 2 * truth.astype(np.int8) - 1,
+    }
     return {"po": po, "np": np, "timm": timm, "torch": torch} | given
 
 

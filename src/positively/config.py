@@ -175,7 +175,12 @@ class MachineOptions:
 
 @dataclass
 class TrainConfig(ModelOptions, MethodOptions, SettingOptions, LearningOptions, RuntimeOptions, MachineOptions):
-    """All options of a training in one flat dataclass."""
+    """All options of a training in one flat dataclass.
+
+    The fields choose the method, the network (or files of embeddings), how long and how it learns, the machine, and
+    where the run is written. Fields that are None or "auto" are chosen for the table and the machine.
+    ``positively train --help-all`` and docs/reference/cli.md explain every field.
+    """
 
 
 GROUPS = (MethodOptions, ModelOptions, LearningOptions, RuntimeOptions, MachineOptions, SettingOptions)

@@ -43,7 +43,7 @@ def test_a_library_has_photos_some_of_their_tags_and_the_truth(tmp_path):
 
 
 def test_a_library_is_the_same_again_and_drawn_once(tmp_path):
-    first, second = make_library(tmp_path / "a", 12, 4), make_library(tmp_path / "b", 12, 4)
+    first, second = make_library(tmp_path / "a", 12, 4), make_library(str(tmp_path / "b"), 12, 4)
     for file in (tmp_path / "a").rglob("*.*"):
         assert (tmp_path / "b" / file.relative_to(tmp_path / "a")).read_bytes() == file.read_bytes()
     first.photos.write_text("image,tags\n")

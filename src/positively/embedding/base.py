@@ -45,7 +45,14 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Embeddings of images, in the order of a table."""
+    """Embeddings of images, in the order of a table. ``np.asarray(embeddings)`` is the array.
+
+    Attributes:
+        X: N×D, or N×(1+P)×D with parts: an array, or an object that reads rows from disk on access.
+        key: Identifies the network and its preprocessing.
+        embedder: What computed them; None for embeddings from a file.
+        width: Length D of an embedding.
+    """
 
     X: FeatureRows
     """N×D, or N×(1+P)×D with parts: an array, or an object that reads rows from disk on access."""

@@ -104,7 +104,20 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class MissingTags(Pairs):
-    """Unknown pairs of image and tag, the most probable first, without classes that cannot be judged."""
+    """Unknown pairs of image and tag, the most probable first, without classes that cannot be judged.
+
+    An item is a :class:`Suggestion`: ``found[0].image``, ``found[0].tag``, ``found[0].value``.
+
+    Attributes:
+        images: The N image names.
+        classes: The C class names.
+        rows: (K,) index into ``images`` of each pair.
+        columns: (K,) index into ``classes`` of each pair.
+        values: (K,) probability that the image has the tag; also ``probabilities``.
+        counts: Numbers of known and missing tags of each class (:class:`ClassCounts`).
+        wrong: Known tags that look wrong, as pairs; their ``values`` are no probabilities.
+        root: Folder of the images.
+    """
 
     counts: ClassCounts
     wrong: Pairs

@@ -219,7 +219,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any) -> float:
         """Average precision from positives alone (:func:`positively.metrics.pu_average_precision`).
 
-        Unlike accuracy, it does not count unlabeled rows as negatives.
+        Unlike accuracy, it does not count unlabeled rows as negatives. Compare values only on the same rows and
+        folds: they depend on the share of the positives that are labeled, and small values are normal.
 
         Args:
             X: Features of rows that were not used in :meth:`fit`.

@@ -13,7 +13,12 @@ READABLE = "CSV, TSV, Excel, Parquet or JSON lines file, a COCO json or folder, 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Table."""
+    """Table.
+
+    How :func:`positively.read` understands a table: the folder of its images, the columns, what 0 and a missing tag
+    mean, and which images and tags are left out. ``positively check --help-all`` and docs/reference/cli.md explain
+    every field.
+    """
 
     images: Folder | None = None
     """Folder of the images; default: the folder of the table, or where COCO and VOC keep them."""
