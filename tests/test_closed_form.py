@@ -15,7 +15,7 @@ import shapes
 from positively.calibration import rescale_loo
 from positively.cli import main
 from positively.config import TrainConfig
-from positively.errors import ConfigError, RunError, in_python
+from positively.errors import ConfigError, RunError, TableError, in_python
 from positively.finetune.auto import resolve
 from positively.metrics import mean_average_precision
 from positively.models import create_backbone
@@ -53,12 +53,14 @@ basics = shapes.pretrained
 
 
 def test_the_default_is_a_probe_and_says_how_good_it_is(place, complete, caplog):
+    table = complete.with_known_ratio(0.5, 0).positives_only()
     with caplog.at_level("INFO", logger="positively"):
-        run = po.fit(complete.with_known_ratio(0.5, 0).positives_only(), out=str(place / "told"), **basics(place))
+        run = po.fit(table, out=str(place / "told"), **basics(place))
     told = "\n".join(record.message for record in caplog.records)
     assert run.model_config["method"] == "closed-form" and run.is_probe
-    assert f"Learning from {len(complete)} images" in told and "tags each" in told
-    assert "epoch" not in told and "held out" not in told
+    listed = table.counts(po.LabelState.POSITIVE).sum() / len(table)
+    assert f"{listed:.1f} tags per photo" in told and told.count("%") == 3  # precision, recall, known share
+    assert str(run.path) in told and "epoch" not in told and "held out" not in told
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_where_the_network_learns_its_head_is_solved_if_that_helps(place, comple
     with caplog.at_level("INFO", logger="positively"):
         run = po.fit(complete, config=settings, out=str(place / "deep"))
     told = "\n".join(record.message for record in caplog.records)
-    assert "with the head solved on what was learned" in told
+    assert ("solved head" if run.head == "kernel" else "trained head") in told
     assert mean_average_precision(run.scores(test), test.states()) > 0.8
     if run.head == "kernel":
         own = po.Run(run.path, head="linear")
@@ -289,13 +291,18 @@ def test_the_kernel_head_is_never_in_half_precision(run, test):
             torch.testing.assert_close(model.head(features), expected)
 
 
-def test_a_table_without_a_class_of_two_photos_is_told_nothing_was_learned(place, complete, caplog):
+def test_a_table_without_a_class_of_three_photos_is_refused_and_gives_no_tags(place, complete, caplog, monkeypatch):
     from dataclasses import replace
 
     positives = [[row] if row < 4 else [] for row in range(len(complete))]
     table = po.LabelTable.from_positives(complete.images, complete.classes, positives)
+    table = replace(table, root=complete.root, source="tags.csv")
+    with pytest.raises(TableError, match=f"tags.csv.*'{complete.classes[0]}'.* 1 photo of {len(table)}"):
+        po.fit(table, out=str(place / "single"), **basics(place))
+    assert not (place / "single").exists()
+    monkeypatch.setattr("positively.api.require_learnable", lambda table: None)  # a part of a table is not refused
     with caplog.at_level("INFO", logger="positively"):
-        run = po.fit(replace(table, root=complete.root, source="tags.csv"), out=str(place / "single"), **basics(place))
+        run = po.fit(table, out=str(place / "single"), **basics(place))
     assert any("learned" in record.message for record in caplog.records)
     assert not np.isfinite(run.thresholds).any()
     assert not any(prediction.tags for prediction in run.predict([str(complete.paths[0])], top=3))

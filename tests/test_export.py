@@ -172,8 +172,8 @@ def test_its_backbone_is_of_integers_and_its_head_is_not(small):
 def test_what_int8_costs_is_told_and_stored_and_measured_on_other_photos(solved, small, capsys, place):
     assert main(["export", str(solved.path), "--int8", "--out", str(place / "told.onnx")]) == 0
     out = capsys.readouterr().out
-    assert "ranges" not in out and f"what {small.calibrated} photos of the table showed" in out
-    assert f"{small.loss.photos} photos" in out
+    assert "ranges" not in out and f" {small.calibrated} photos" in out
+    assert f" {small.loss.photos} photos" in out and small.loss.photos != small.calibrated
     told = {entry.key: entry.value for entry in onnx.load(small.path).metadata_props}
     stored = json.loads(told["int8"])
     assert stored["log_rank_after"] == small.loss.log_rank_after and told["int8_calibrated"] == str(small.calibrated)

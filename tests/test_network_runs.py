@@ -22,7 +22,9 @@ def test_a_method_that_gives_scores_only_gets_what_can_be_said_of_it(scenes, tmp
     made = po.Run(tmp_path / "run")
     page = text_of(made)
     assert "positively evaluate" in page
-    assert "Missing tags" not in headings(page) and "expected" not in page.split("How good it is")[2].split("</p>")[0]
+    assert "Missing tags" not in headings(page)
+    quality = page.split("<h2>Quality</h2>")[1].split("</section>")[0]
+    assert "'pu-mlc'" in quality.replace("&#39;", "'") and "xpected" not in quality
     assert_stands_alone(page)
     assert "epoch" in page
     # The run has no labels of its own: its table is read again, as long as it is there.

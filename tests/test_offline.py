@@ -1,6 +1,7 @@
 """ImageNet weights that pip brings serve where no hub can be reached: the right tensors, or none."""
 
 import logging
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -76,4 +77,4 @@ def test_the_whole_way_on_a_real_backbone_without_a_hub(scenes, positively, tmp_
     tagged = positively("predict", run, scenes / "test", "--top", "2")
     assert len(tagged.stdout.splitlines()) == 24
     exported = positively("export", run)
-    assert "sides in steps of 32, best at 224" in exported.stdout and (run / "model.onnx").exists()
+    assert re.search(r"\b32\b.*\b224\b", exported.stdout) and (run / "model.onnx").exists()

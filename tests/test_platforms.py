@@ -23,7 +23,7 @@ def test_a_method_of_any_name_has_a_run_folder(scenes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
         settings = TINY | {"method": "own: pu?", "epochs": 1}
-        assert po.fit(po.read(scenes / "train.csv", quiet=True), quiet=True, **settings).path.name == "train-own- pu-"
+        assert po.fit(po.read(scenes / "train.csv", quiet=True), quiet=True, **settings).path.name == "own- pu-"
     finally:
         METHODS._entries.pop("own: pu?")
 
