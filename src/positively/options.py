@@ -75,8 +75,12 @@ def shown_value(value: Any) -> str:
     >>> shown_value("ten"), shown_value({1, 2})
     ("'ten'", 'a set')
     """
-    if value is None or isinstance(value, str | int | float | list | tuple | dict | PurePath):
+    plain = (str, int, float, PurePath, type(None))
+    parts = value if isinstance(value, list | tuple) else [value]
+    if isinstance(value, dict) or all(isinstance(part, plain) for part in parts):
         return shortened(repr(value))
+    if hasattr(value, "dtype") and value.ndim:
+        return "an array"
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 

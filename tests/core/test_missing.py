@@ -166,6 +166,8 @@ def test_arrays_that_make_no_sense_are_refused():
         po.find_missing(scores)
     with pytest.raises(ConfigError, match="loo_scores_"):
         po.find_missing(po.PUClassifier(), states)
+    with pytest.raises(LabelError, match=r"table\.states"):
+        po.find_missing(scores, LabelTable.from_states([str(row) for row in range(20)], "abcde", states))
     with pytest.raises(ConfigError, match="from_states"):
         po.read(states)
 

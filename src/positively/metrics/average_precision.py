@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from positively.errors import MetricError
-from positively.labels import NEGATIVE, POSITIVE, States, check_states
+from positively.errors import LabelError, MetricError
+from positively.labels import NEGATIVE, POSITIVE, LabelTable, States, check_states
 
 Scores = npt.NDArray[np.floating[Any]]
 Values = npt.NDArray[np.float64]
@@ -122,6 +122,8 @@ def as_floats(values: npt.ArrayLike) -> Scores:
 def to_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Convert nested lists, an array, a sparse matrix or a torch tensor to an array, without importing torch."""
     given: Any = values
+    if isinstance(given, LabelTable):
+        raise LabelError("Label states are an array, not a table: pass table.states().")
     if hasattr(given, "toarray"):
         return np.asarray(given.toarray())
     if not hasattr(given, "detach"):
