@@ -7,12 +7,21 @@ import shutil
 import subprocess
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 
 def thread_count() -> int:
     """Number of threads: ``OMP_NUM_THREADS`` if set, otherwise one per core."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
+
+
+def import_onnxruntime() -> Any:
+    """Import ONNX Runtime without its telemetry, which would write an identifier of the machine to the user's cache."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    return onnxruntime
 
 
 @cache

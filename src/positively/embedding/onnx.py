@@ -21,7 +21,7 @@ from positively.errors import RunError, short
 from positively.files import file_digest
 from positively.images.reading import read_ahead
 from positively.images.transforms import resize
-from positively.machine import thread_count
+from positively.machine import import_onnxruntime, thread_count
 
 PIXELS_VERSION = 1
 """Version of decoding and resizing; increment it when either changes, so that cached embeddings are not used."""
@@ -100,8 +100,7 @@ class BackboneEmbedder(OnnxEmbedder):
 
 def open_session(graph: Path | bytes, threads: int = 1) -> Any:
     """An ONNX Runtime session for a graph, on the CPU."""
-    import onnxruntime
-
+    onnxruntime = import_onnxruntime()
     onnxruntime.set_default_logger_severity(3)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -131,8 +130,6 @@ def example_pixels(batch: int, height: int, width: int) -> Vector:
 
 def _needed_only() -> Any:
     """Run options that skip nodes which the requested outputs do not need."""
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
+    options = import_onnxruntime().RunOptions()
     options.only_execute_path_to_fetches = True
     return options

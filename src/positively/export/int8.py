@@ -17,6 +17,7 @@ from positively.export.loss import MOST_RANK_LOST, MOST_TAGS_CHANGED, Loss, comp
 from positively.export.onnx import file_scores
 from positively.export.photos import Photos, draw_photos
 from positively.files import refuse_foreign
+from positively.machine import import_onnxruntime
 from positively.runs.network import is_any_size, is_backbone_node
 from positively.runs.run import Run
 
@@ -93,6 +94,7 @@ def quantize(model: Any, batches: Iterator[Pixels], path: Path) -> None:
       for a random ResNet-50), but a file must be correct on every CPU. Signed activations were as good but slower.
     - The first convolution stays exact, which cost no measurable time and halved the largest difference of a score.
     """
+    import_onnxruntime()
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

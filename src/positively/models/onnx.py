@@ -20,6 +20,7 @@ from positively.embedding.onnx import example_pixels
 from positively.errors import ConfigError, FileError, PositivelyError, RunError, option
 from positively.files import write_with
 from positively.logs import logger
+from positively.machine import import_onnxruntime
 from positively.models.folding import fold_lgconv
 from positively.options import Runtime
 
@@ -37,11 +38,11 @@ def import_runtime() -> Any:
     """Import ONNX Runtime and what torch needs for the export. Raises ConfigError if a package is missing."""
     try:
         import onnx  # noqa: F401
-        import onnxruntime
         import onnxscript  # noqa: F401
+
+        return import_onnxruntime()
     except ImportError as error:
         raise ConfigError(f"ONNX needs {error.name}. Run: pip install 'positively[onnx]'") from None
-    return onnxruntime
 
 
 def for_use(network: Module) -> Module:
