@@ -21,6 +21,7 @@ from positively.calibration import calibrate
 from positively.cli import main
 from positively.cli import missing as missing_command
 from positively.cli import review as review_command
+from positively.cli.parsing import next_command
 from positively.errors import ConfigError, FileError, LabelError, MetricError, TableError
 from positively.labels import LabelTable
 from positively.missing import ClassCounts, MissingTags, Pairs, rank, rank_missing
@@ -552,7 +553,7 @@ def test_tables_of_one_name_in_two_folders_have_two_lists(place, tags, table, tm
 )
 def test_the_next_command_opens_the_same_table(given, printed):
     values = missing_command.parser().parse(shlex.split(given))
-    assert missing_command._review(values) == f"positively review {printed}"
+    assert next_command("review", values.table, values) == f"positively review {printed}"
     review_command.parser().parse(shlex.split(printed))
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -20,8 +21,10 @@ from PIL import Image
 
 from positively.api import missing
 from positively.cli import main
-from positively.errors import ConfigError, FileError
-from positively.labels import LabelTable
+from positively.cli import review as review_command
+from positively.cli import train as train_command
+from positively.errors import ConfigError, FileError, quoted
+from positively.labels import UNKNOWN, LabelTable
 from positively.pipeline import embed_table
 from positively.review import views
 from positively.review.exporting import default_export
@@ -741,7 +744,10 @@ def test_the_command_exports_without_a_page(source, place, opened, tmp_path, cap
         assert sentence in capsys.readouterr().err
     for _ in range(2):  # the second time over its own file
         assert main(["review", str(source), "--images", str(place), "--export", str(tmp_path / "new.csv")]) == 0
-        assert_names(capsys.readouterr().out, "1 ", "label")
+        shown = capsys.readouterr().out
+        assert_names(
+            shown, "1 ", "label", f"positively train {quoted(str(tmp_path / 'new.csv'), '--images', str(place))}"
+        )
     with (tmp_path / "new.csv").open() as file:
         assert next(csv.DictReader(file))["absent"] == "red"
 
@@ -769,6 +775,18 @@ def test_the_command_serves_until_ctrl_c_and_sums_up(source, place, opened, caps
     shown = capsys.readouterr().out
     assert_names(shown, Workspace.of(source).decisions, "2 tags", f"http://127.0.0.1:{port}/?token=")
     assert not Workspace.of(source).path.joinpath("decisions.sqlite-wal").exists()
+
+
+def test_the_training_after_an_export_finds_the_photos(tmp_path):
+    photos = tmp_path / "photos"
+    table = LabelTable.from_positives(["a.jpg"], ("cat",), [[0]], UNKNOWN)
+    values = review_command.parser().parse([str(photos), "--image-size", "64", "--port", "8000"])
+    command = review_command._train(tmp_path / "photos.reviewed.csv", replace(table, root=photos), values)
+    assert command.startswith("positively train ") and "--port" not in command
+    trained = train_command.parser().parse(shlex.split(command)[2:])
+    assert (trained.table, trained.images) == (str(tmp_path / "photos.reviewed.csv"), str(photos))
+    assert trained.image_size == 64
+    assert "--images" not in review_command._train(photos / "tags.reviewed.csv", replace(table, root=photos), values)
 
 
 def test_no_process_list_shows_the_token(tmp_path, monkeypatch):

@@ -211,6 +211,9 @@ def test_questions_one_at_a_time(review, visit):
 def test_a_new_tag_from_three_photos(review, visit, tables):
     is_red = truth_of(tables[0], review, "red")
     page = visit(f"{review.guard.address}#create")
+    page.get_by_label("Name of the tag").fill("crimson")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#toast.shown")).to_contain_text("photos")
     picked = [row for row in rows(page) if is_red[row]][:3]
     for row in picked:
         page.locator(f".tiles img[src^='/thumbnail/{row}?']").click()

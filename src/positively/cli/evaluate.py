@@ -65,5 +65,10 @@ def main(arguments: list[str]) -> int:
         evaluation = run.evaluate(table, embeddings=embeddings, progress=progress.advance)
     out = write_evaluation(run, evaluation, values.out, table=values.table, split=split)
     used = describe_thresholds({"head": run.head, "min_precision": run.min_precision})
+    right, found = 100 * evaluation.f1.overall_precision, 100 * evaluation.f1.overall_recall
+    print(
+        f"\n{right:.0f} % of the tags it gives are right; it finds {found:.0f} % of the true tags. "
+        f"mAP {100 * evaluation.mean_average_precision:.1f} %."
+    )
     print(f"\n{evaluation}\n\n'own thresholds' are {used}. Written to {out}.")
     return 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
+from positively.cli.parsing import Parser, Values, check_config, make_config, next_command, read_options
 from positively.cli.paths import require_run, require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.errors import ConfigError, and_more, plural
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         out, count = folder.write_tags(found, table, read_from, reading, above, accept)
         print(_describe_table(out, read_from, count, above, accept))
     if not in_run:
-        print(f"Next, a page to accept and reject them: {_review(values)}")
+        print(f"Next, a page to accept and reject them: {next_command('review', values.table, values)}")
     return 0 if found.counts.learned.any() else 2
 
 
@@ -166,22 +166,6 @@ def _describe_table(out: Path, source: Path, count: int, above: float, accept: b
     why = "" if out.stem == source.stem else f" (The name '{source.stem}{out.suffix}' is taken there.)"
     tags = plural(count, "more tag")
     return f"{out} is the table with {tags} of probability {above:g} or more, {where}.{why}"
-
-
-def _review(values: Values) -> str:
-    """The command that opens the page on the same table, with the options of this call that it takes too."""
-    from positively.cli import review
-    from positively.errors import quoted
-
-    words = ["positively", "review", values.table]
-    for option in review.parser().options.values():
-        value = getattr(values, option.name, option.default)
-        if isinstance(value, dict):
-            words += [word for key, one in value.items() for word in (f"{option.flag}.{key}", str(one))]
-        elif value != option.default and option.name != "out":
-            words.append(option.flag if value is not False else f"--no-{option.flag[2:]}")
-            words += map(str, value if isinstance(value, list) else [value] * (not isinstance(value, bool)))
-    return quoted(*words)
 
 
 def _first(found: MissingTags, count: int = 10, each: int = 2) -> str:

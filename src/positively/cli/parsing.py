@@ -6,12 +6,13 @@ import difflib
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar, get_args, get_origin
 
 from positively.config import RENAMED, TrainConfig, current_options
-from positively.errors import ConfigError
+from positively.errors import ConfigError, quoted
 from positively.logs import logger
 from positively.options import (
     File,
@@ -322,3 +323,17 @@ def read_options(values: Values) -> ReadOptions:
     """How to read a table; its images are not looked for if embeddings take their place."""
     chosen = make_config(ReadOptions, values)
     return replace(chosen, find_images=False) if getattr(values, "embeddings", None) else chosen
+
+
+def next_command(verb: str, table: str, values: Values) -> str:
+    """The command of another verb for a table, with the options of this call that the verb takes too."""
+    words = ["positively", verb, table]
+    options: Mapping[str, Option] = import_module(f"positively.cli.{verb}").parser().options
+    for option in options.values():
+        value = getattr(values, option.name, option.default)
+        if isinstance(value, dict):
+            words += [word for key, one in value.items() for word in (f"{option.flag}.{key}", str(one))]
+        elif value != option.default and option.name != "out":
+            words.append(option.flag if value is not False else f"--no-{option.flag[2:]}")
+            words += map(str, value if isinstance(value, list) else [value] * (not isinstance(value, bool)))
+    return quoted(*words)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from positively.cli.parsing import Parser, Values, check_config, make_config, read_options
+from positively.cli.parsing import Parser, Values, check_config, make_config, next_command, read_options
 from positively.cli.paths import require_table
 from positively.config import MachineOptions, ModelOptions, TrainConfig
 from positively.errors import plural
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
     store = DecisionStore(place, table)
     try:
         if values.export:
-            _export(Path(values.export), source, table, reading, store)
+            _export(Path(values.export), source, table, reading, store, values)
         else:
             _serve(source, table, reading, store, config, values)
     finally:
@@ -87,7 +87,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore) -> None:
+def _export(
+    out: Path, source: Path, table: LabelTable, reading: ReadOptions, store: DecisionStore, values: Values
+) -> None:
     from positively.review.exporting import export_table
     from positively.review.tally import Tally
 
@@ -96,6 +98,7 @@ def _export(out: Path, source: Path, table: LabelTable, reading: ReadOptions, st
         tally.add(action)
     labels = sum(export_table(out, source, table, reading, store, tally.states()))
     print(f"{out}: {table.source} with {plural(labels, 'more label')} from the review in {store.path}.")
+    print(f"Next: {_train(out, table, values)}")
 
 
 def _serve(
@@ -114,9 +117,13 @@ def _serve(
     session = ReviewSession(table, embed_table(table, config).X, store, source, reading)
     guard = Guard(values.host, listening.getsockname()[1])
 
+    exported: list[Path] = []
+
     def export() -> tuple[Path, int, int]:
         out = free_export(source, store)
-        return out, *export_table(out, source, table, reading, store, session.decided())
+        counts = export_table(out, source, table, reading, store, session.decided())
+        exported[:] = [out]
+        return out, *counts
 
     print(f"Decisions are stored in {store.path}. {_describe_past(session)}".rstrip())
     if not is_loopback(values.host):
@@ -130,6 +137,15 @@ def _serve(
     finally:
         session.close()
     print(f"\n{_describe_end(session)}")
+    if exported:
+        print(f"Next: {_train(exported[0], table, values)}")
+
+
+def _train(exported: Path, table: LabelTable, values: Values) -> str:
+    """The command that trains on the reviewed table, which may be in another folder than its photos."""
+    is_elsewhere = values.images is None and exported.parent.resolve() != table.root.resolve()
+    images = str(table.root) if is_elsewhere else values.images
+    return next_command("train", str(exported), Values(**{**vars(values), "images": images}))
 
 
 def _describe_past(session: ReviewSession) -> str:

@@ -80,7 +80,7 @@ function estimate() {
   const model = expectedMissing();
   const lines = found
     ? [h("strong", {}, `About ${count(found.missing)} tags still missing`), h("span", {}, `between ${count(found.low)} and ${count(found.high)}, by ${plural(found.answers, "random check")}`)]
-    : [h("strong", {}, `About ${count(model)} tags still missing, by the model`), h("span", {}, "About thirty random checks give a reliable estimate.")];
+    : [h("strong", {}, `About ${count(model)} tags still missing, by the model`), h("span", {}, "About thirty random checks give a first estimate.")];
   const isUsedUp = way === "audit" && !queue.length && !isComing() && tags.some((tag) => tag.missing > 0);
   if (unchecked) lines.push(h("button", { onclick: restart }, `Draw again, with ${plural(unchecked, "new tag")}`));
   else if (isUsedUp) lines.push(h("button", { onclick: restart }, "Draw new questions"));

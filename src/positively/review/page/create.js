@@ -1,6 +1,6 @@
 // A new tag: a name and a few photos that carry it.
 
-import { $, fill, h, isView, key, plural } from "./dom.js";
+import { $, fill, h, isView, key, plural, toast } from "./dom.js";
 import { isPlain } from "./keys.js";
 import { addTag, ask, refresh, review } from "./review.js";
 import { Tiles, fitting, guess } from "./tiles.js";
@@ -54,7 +54,7 @@ const back = () => {
 function paintBar() {
   if (!isView("create")) return;
   counted.textContent = picked.size ? `${plural(picked.size, "photo")} picked` : "Pick photos";
-  find.disabled = picked.size === 0 || input.value.trim() === "";
+  find.disabled = input.value.trim() === "";
   orderButton.textContent = order === "diverse" ? "Varied" : "In order";
   orderButton.setAttribute("aria-pressed", String(order === "diverse"));
   previous.hidden = begins.length < 2;
@@ -69,6 +69,7 @@ function shuffle() {
 
 async function create(event) {
   event.preventDefault();
+  if (!picked.size) return toast("Select photos first.");
   const told = await addTag(input.value, [...picked.keys()]);
   if (told === null) return;
   input.value = "";

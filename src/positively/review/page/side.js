@@ -67,6 +67,6 @@ function paintSummary() {
   const range = estimate ? `${count(estimate.low)}–${count(estimate.high)}` : isLearned ? "by the model" : "not known yet";
   const fact = (value, label, more) => h("p", {}, h("strong", {}, value), h("span", {}, label), h("span", { class: "soft" }, more));
   fill($("summary"), h("div", { class: "facts" }, fact(`+${count(gained)}`, "gained", session.an_hour === null ? "so far" : `${count(session.an_hour)} per hour`), fact(left, "missing", range)),
-    h("p", { class: "soft" }, advice),
+    h("p", { class: "soft", title: advice }, advice.split(/(?<=\.) /)[0]),
   );
 }
