@@ -212,8 +212,10 @@ def test_debug_shows_the_traceback(tmp_path):
 
 def test_evaluation_is_printed_and_kept(run, scenes, capsys):
     assert main(["evaluate", str(run), str(scenes / "test.csv"), "--blank", "negative"]) == 0
-    assert "mAP" in capsys.readouterr().out
+    shown = capsys.readouterr().out
     kept = json.loads((run / "evaluation.json").read_text())
+    shares = (kept["f1"]["overall_precision"], kept["f1"]["overall_recall"])
+    assert_names(shown.strip().splitlines()[0], "mAP", *(f"{100 * share:.0f} %" for share in shares))
     assert kept["images"] == 24 and 0 < kept["mean_average_precision"] < 1
 
 

@@ -139,6 +139,8 @@ def _serve(
     print(f"\n{_describe_end(session)}")
     if exported:
         print(f"Next: {_train(exported[0], table, values)}")
+    else:
+        print("To write the reviewed table, add --export FILE.")
 
 
 def _train(exported: Path, table: LabelTable, values: Values) -> str:
@@ -159,6 +161,5 @@ def _describe_end(session: ReviewSession) -> str:
     minutes, gained = session.tally.minutes(number), session.tally.gained(number)
     return (
         f"{plural(gained, 'tag')} gained in {plural(round(minutes), 'minute')}, {session.tally.gained():,} in all. The "
-        f"decisions are in {session.store.path}. Run the same command to continue, or with --export FILE to write the "
-        "reviewed table."
+        f"decisions are in {session.store.path}. Run the same command to continue."
     )
