@@ -33,7 +33,7 @@ from positively.runs import Run
 from positively.runs.missing import missing_in_run
 from positively.runs.sources import photo_root, read_config
 from positively.runs.train import train_probe
-from positively.tables.learnable import require_learnable
+from positively.tables.learnable import require_learnable, require_table
 from positively.tables.options import ReadOptions
 from positively.tables.overlap import with_hashes
 from positively.tables.reading import read_labels
@@ -87,10 +87,7 @@ def fit(
         quiet: Log nothing, unless logging is configured.
         **options: Fields of :class:`positively.TrainConfig`, such as ``epochs=10``.
     """
-    if not isinstance(table, LabelTable):
-        raise ConfigError(
-            f"fit takes a table, not {shown_value(table)}; read it first: po.read('tags.csv', images='photos/')."
-        )
+    require_table(table, "fit", "po.read('tags.csv', images='photos/')")
     options = _renamed(options)
     module = None if backbone is None or isinstance(backbone, str) else backbone
     named = {"method": method, "backbone": backbone if module is None else type(module).__name__}

@@ -5,7 +5,7 @@ import pytest
 
 import positively as po
 from positively.cli import main
-from positively.errors import ConfigError, RunError
+from positively.errors import ConfigError
 
 
 class Embedder:
@@ -101,7 +101,7 @@ def test_python_takes_files_of_embeddings_and_says_what_to_do_with_an_array(tabl
         assert len(str(caught.value)) < 400
     run = po.fit(known, embeddings=str(file), out=tmp_path / "run", quiet=True)
     assert run.predict_embeddings(X[:2], ["a", "b"], top=1)[0].image == "a"
-    with pytest.raises(RunError, match="2-D"):
+    with pytest.raises(ConfigError, match="2-D"):
         run.predict_embeddings(X[0], ["a"])
     with pytest.raises(ConfigError, match=r"read\("):
         run.evaluate("test.csv")

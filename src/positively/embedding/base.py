@@ -11,6 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from positively.embedding.rows import FeatureRows
+from positively.errors import ConfigError
 
 Pooling = Literal["average", "max", "mix"]
 Vector = npt.NDArray[np.float32]
@@ -60,6 +61,18 @@ class Embeddings:
     """Key of the embedder; embeddings with different keys cannot be compared."""
     embedder: Embedder | None = field(default=None, repr=False)
     """The embedder; None for embeddings from a file."""
+
+    @classmethod
+    def of(cls, array: npt.ArrayLike) -> Embeddings:
+        """An array as embeddings of a network that is not known.
+
+        Raises:
+            ConfigError: if it is not N×D or N×(1+P)×D numbers.
+        """
+        rows = np.asarray(array)
+        if rows.ndim not in (2, 3) or rows.dtype.kind not in "fiu":
+            raise ConfigError(f"Pass embeddings as a 2-D array of numbers, items × dimensions, not {rows.shape}.")
+        return cls(rows.astype(np.float32), key="")
 
     def __len__(self) -> int:
         return len(self.X)

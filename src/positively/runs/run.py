@@ -22,7 +22,7 @@ from positively.logs import logger
 from positively.machine import trains_on_gpu
 from positively.metrics import Evaluation, evaluate
 from positively.metrics.logits import sigmoid
-from positively.options import Runtime, shown_value
+from positively.options import Runtime
 from positively.probe import KernelClassifier, LinearClassifier
 from positively.registry import EMBEDDERS, TORCH
 from positively.runs.folder import RunFolder
@@ -35,6 +35,7 @@ from positively.runs.predictor import (
 )
 from positively.runs.saving import load_classifier, load_model_config
 from positively.runs.tagging import Prediction, Tagger, is_one, load_row, named
+from positively.tables.learnable import require_table
 from positively.tables.overlap import refuse_learned
 
 Scores = npt.NDArray[np.float64]
@@ -310,10 +311,7 @@ class Run:
         if not self.is_probe:
             raise RunError(f"{self.path} is a fine-tuned network, which takes images and not embeddings.")
         if not isinstance(embeddings, Embeddings):
-            rows = np.asarray(embeddings)
-            if rows.ndim not in (2, 3) or rows.dtype.kind not in "fiu":
-                raise RunError(f"Pass embeddings as a 2-D array of numbers, items × dimensions, not {rows.shape}.")
-            embeddings = Embeddings(rows.astype(np.float32), key="")
+            embeddings = Embeddings.of(embeddings)
         width, key = self.model_config["width"], self.model_config["embedding_key"]
         if embeddings.width != width:
             raise RunError(
@@ -340,11 +338,7 @@ class Run:
             embeddings: Embeddings of these images, for a run that was trained on embeddings.
             progress: Called with the number of newly finished images.
         """
-        if not isinstance(table, LabelTable):
-            raise ConfigError(
-                f"evaluate takes a table, not {shown_value(table)}; read it first: "
-                "po.read('test.csv', images='photos/', blank='negative')."
-            )
+        require_table(table, "evaluate", "po.read('test.csv', images='photos/', blank='negative')")
         counts = dict(zip(table.classes, table.counts(POSITIVE).tolist(), strict=True))
         ignored = [f"'{name}' ({plural(counts[name], 'image')})" for name in counts if name not in set(self.classes)]
         if len(ignored) == len(counts):

@@ -1,7 +1,8 @@
-"""Whether anything can be learned from a table, which is known before any image is decoded."""
+"""Whether a table was given, and whether anything can be learned from it, before any image is decoded."""
 
-from positively.errors import TableError, option, plural
+from positively.errors import ConfigError, TableError, option, plural
 from positively.labels import NEGATIVE, POSITIVE, LabelTable
+from positively.options import shown_value
 
 FEWEST = 3
 """Photos with a tag that it takes to learn the tag."""
@@ -39,3 +40,9 @@ def why_unlearnable(table: LabelTable) -> str | None:
         f"{table.source}: no tag has {FEWEST} photos and is missing on others, so nothing can be learned. The most "
         f"frequent tag, '{table.classes[most]}', has {plural(int(known[most]), 'photo')} of {len(table):,}.{fix}"
     )
+
+
+def require_table(given: object, function: str, reading: str) -> None:
+    """Raise if a function was not given a table; ``reading`` is the call that reads one."""
+    if not isinstance(given, LabelTable):
+        raise ConfigError(f"{function} takes a table, not {shown_value(given)}; read it first: {reading}.")
