@@ -63,13 +63,15 @@ class Embeddings:
     """The embedder; None for embeddings from a file."""
 
     @classmethod
-    def of(cls, array: npt.ArrayLike) -> Embeddings:
-        """An array as embeddings of a network that is not known.
+    def of(cls, given: Embeddings | npt.ArrayLike) -> Embeddings:
+        """Embeddings unchanged, and an array as embeddings of a network that is not known.
 
         Raises:
             ConfigError: if it is not N×D or N×(1+P)×D numbers.
         """
-        rows = np.asarray(array)
+        if isinstance(given, Embeddings):
+            return given
+        rows = np.asarray(given)
         if rows.ndim not in (2, 3) or rows.dtype.kind not in "fiu":
             raise ConfigError(f"Pass embeddings as a 2-D array of numbers, items × dimensions, not {rows.shape}.")
         return cls(rows.astype(np.float32), key="")

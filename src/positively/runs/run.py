@@ -310,8 +310,7 @@ class Run:
         """Check that embeddings match those the run was trained on."""
         if not self.is_probe:
             raise RunError(f"{self.path} is a fine-tuned network, which takes images and not embeddings.")
-        if not isinstance(embeddings, Embeddings):
-            embeddings = Embeddings.of(embeddings)
+        embeddings = Embeddings.of(embeddings)
         width, key = self.model_config["width"], self.model_config["embedding_key"]
         if embeddings.width != width:
             raise RunError(
@@ -356,11 +355,9 @@ class Run:
 
     def _refuse_overlap(self, table: LabelTable) -> None:
         if not self.folder.holds_run:  # it came from the hub, without the names of its images
-            logger.warning(
-                f"{self.path} does not list its training images. Make sure that the test images are different."
-            )
-            return
-        refuse_learned(table, self.folder.read_images())
+            logger.warning(f"{self.path} does not list its training images. Make sure that the test images differ.")
+        else:
+            refuse_learned(table, self.folder.read_images())
 
     def predict(
         self, images: ImageSource | Sequence[ImageSource], *, top: int | None = None, skip_broken: bool = False
