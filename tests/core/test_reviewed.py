@@ -1,10 +1,14 @@
 """Labels that a review or --accept-above adds are told apart from labels that are known at random."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import positively as po
 from positively.missing import missing_in_table
+from positively.review import DecisionStore, ReviewSession
 from positively.tables.options import ReadOptions
 from positively.tables.reading import read_labels
 from positively.tables.write_back import write_table
@@ -63,21 +67,33 @@ def test_a_column_of_that_name_with_other_contents_changes_nothing(tmp_path):
     assert table.reviewed is None and table.classes == ("cat", "dog")
 
 
-def test_after_a_review_of_the_first_suggestions_the_rest_is_still_expected():
-    generator = np.random.default_rng(0)
+def answered_table(seed=0):
+    """A table after truthful answers about the 25 first suggestions of each tag, with and without their marks."""
+    generator = np.random.default_rng(seed)
     truth = generator.random((600, 3)) < 0.3
     X = generator.normal(size=(600, 12)) + 2.0 * truth @ generator.normal(size=(3, 12))
     states = (truth & (generator.random(truth.shape) < 0.3)).astype(np.int8)
-    names = [f"{number}.jpg" for number in range(600)]
-    table = po.LabelTable.from_states(names, ("a", "b", "c"), states)
-    # Truthful answers about the 25 first suggestions of each tag.
-    found = missing_in_table(table, X)
+    names, classes = [f"{number}.jpg" for number in range(600)], ("a", "b", "c")
+    found = missing_in_table(po.LabelTable.from_states(names, classes, states), X)
     flags = np.zeros_like(states)
     for column in range(3):
         flags[found.rows[found.columns == column][:25], column] = 1
     answered = np.where(flags, np.where(truth, 1, -1), states)
-    plain = po.LabelTable.from_states(names, ("a", "b", "c"), answered)
-    marked = po.LabelTable(names, plain.classes, plain.offsets, reviewed=type(plain.offsets)(flags))
-    expected, naive = (missing_in_table(given, X).counts.missing.sum() for given in (marked, plain))
-    left = (truth & (answered != 1)).sum()
+    plain = po.LabelTable.from_states(names, classes, answered)
+    return X, plain, replace(plain, reviewed=csr_array(flags)), (truth & (answered != 1)).sum()
+
+
+def test_after_a_review_of_the_first_suggestions_the_rest_is_still_expected():
+    X, plain, marked, left = answered_table()
+    expected, naive = (missing_in_table(table, X).counts.missing.sum() for table in (marked, plain))
     assert abs(expected - left) < abs(naive - left) and expected > 0.5 * left > naive
+
+
+def test_another_review_takes_the_marks_from_the_table_too(tmp_path):
+    X, plain, marked, left = answered_table()
+    expected = []
+    for number, table in enumerate((marked, plain)):
+        session = ReviewSession(table, X, DecisionStore(tmp_path / f"{number}.sqlite", table))
+        expected.append(sum(column.progress.missing for column in session.model.columns))
+        session.close()
+    assert expected[0] > 0.5 * left > expected[1]

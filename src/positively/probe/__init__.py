@@ -13,6 +13,7 @@ from positively.probe.tables import (
     first_out_of_sample,
     fit_measures,
     fit_table,
+    reviewed_labels,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "fit",
     "fit_measures",
     "fit_table",
+    "reviewed_labels",
 ]

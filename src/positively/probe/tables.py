@@ -63,7 +63,7 @@ def fit_table(
     return fit(
         features,
         label_states(table),
-        reviewed=_reviewed(table),
+        reviewed=reviewed_labels(table),
         groups=find_series(WholeImages(features), copies(table), seed),
         landmarks=landmarks,
         width=options.width,
@@ -105,18 +105,20 @@ def label_states(table: LabelTable) -> Any:
     return table.offsets if table.blank == UNKNOWN else table.states()
 
 
-def _reviewed(table: LabelTable) -> scipy.sparse.csr_array | None:
-    """Flags of the labels that were decided because of their score.
+def reviewed_labels(table: LabelTable) -> scipy.sparse.csr_array | None:
+    """N×C flags of the labels that were decided because of their score; None if the table lists none.
 
     They are not known at random: taken as such, they make the tags look nearly complete. A class with too few other
     positives has nothing to compare them with, so there they count as ordinary labels.
     """
     if table.reviewed is None:
         return None
-    known = table.states() != UNKNOWN
-    flags = table.reviewed.toarray().astype(bool) & known
-    others = ((table.states() == POSITIVE) & ~flags).sum(axis=0)
-    return scipy.sparse.csr_array((flags & (others >= _FEWEST)).astype(np.int8))
+    rows, columns = table.reviewed.nonzero()
+    states = np.asarray(table.offsets[rows, columns]).reshape(-1) + int(table.blank)
+    selected = np.bincount(columns[states == POSITIVE], minlength=len(table.classes))
+    is_used = (states != UNKNOWN) & (table.counts(POSITIVE) - selected >= _FEWEST)[columns]
+    flags = np.ones(int(is_used.sum()), dtype=np.int8)
+    return scipy.sparse.csr_array((flags, (rows[is_used], columns[is_used])), shape=table.offsets.shape)
 
 
 def copies(table: LabelTable) -> npt.NDArray[np.int64] | None:

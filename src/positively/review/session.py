@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from positively.errors import ConfigError
 from positively.labels import LabelTable, States
-from positively.probe import find_series
+from positively.probe import find_series, reviewed_labels
 from positively.review.audit import AuditDesign
 from positively.review.browsing import diverse_order
 from positively.review.model import ReviewModel
@@ -73,9 +73,10 @@ class ReviewSession:
         self.store.close()
 
     def _written_back(self, states: States) -> npt.NDArray[np.bool_]:
-        """N×C labels of this review that its export wrote into the table; they were not known at random."""
+        """N×C labels that a review selected by their score: those the table lists, and those of this review."""
         column = {name: number for number, name in enumerate(self.table.classes)}
-        flags = np.zeros(states.shape, dtype=np.bool_)
+        listed = reviewed_labels(self.table)
+        flags = np.zeros(states.shape, dtype=np.bool_) if listed is None else listed.toarray().astype(np.bool_)
         for (image, tag), state in self.tally.states().items():
             if image in self.row_of and tag in column:
                 place = self.row_of[image], column[tag]

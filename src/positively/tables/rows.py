@@ -97,7 +97,7 @@ def _tell_states(records: Records, options: ReadOptions, table: LabelTable) -> l
         hint = "" if options.zero == "negative" else way_out
         told.append(f"0 is {options.zero}{hint}.")
     if table.reviewed is not None:
-        told.append(f"Reviewed labels, which are not known at random: {table.reviewed.nnz:,}.")
+        told.append(f"Labels from a review or {option('accept_above')} (column 'reviewed'): {table.reviewed.nnz:,}.")
     if table.blank == UNKNOWN and (absences := table.total(NEGATIVE)):
         told.append(f"Verified absences: {absences:,}.")
     elif table.blank == NEGATIVE and (unknown := table.total(UNKNOWN)):
