@@ -231,10 +231,11 @@ class Parser:
         positive = known.get(name.removeprefix("no_"))
         if name.startswith("no_") and positive is not None and positive.takes(bool) and not key:
             return positive, "", True
-        flags = [option.flag for option in self.options.values()]
-        flags += [f"--no-{option.flag[2:]}" for option in self.options.values() if option.takes(bool)]
-        near = difflib.get_close_matches(flag.replace("_", "-"), [*flags, "--help", "--verbose"], n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        # Without the dashes, which would make any two options similar.
+        names = [option.flag[2:] for option in self.options.values()]
+        names += [f"no-{option.flag[2:]}" for option in self.options.values() if option.takes(bool)]
+        near = difflib.get_close_matches(flag.lstrip("-").replace("_", "-"), [*names, "help", "verbose"], n=1)
+        hint = f" Did you mean --{near[0]}?" if near else ""
         raise ConfigError(f"{self.prog} has no option {flag}.{hint} See {self.prog} --help.")
 
     def _check_stored(self, stored: Mapping[str, Any], file: str) -> dict[str, Any]:
